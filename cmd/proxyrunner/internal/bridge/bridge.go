@@ -127,21 +127,6 @@ func New(o Options) *Bridge {
 	return b
 }
 
-// numberLocked is the next number that nothing under way has. It stays below 2^31:
-// there are servers that keep it in 32 bits.
-func (b *Bridge) numberLocked(l *link) int64 {
-	for {
-		if b.lastID++; b.lastID <= 0 {
-			b.lastID = 1
-		}
-		n := int64(b.lastID)
-		_, asked := l.questions[n]
-		if _, called := l.calls[n]; !called && !asked {
-			return n
-		}
-	}
-}
-
 // ServeHTTP serves clients.
 func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
 

@@ -41,13 +41,13 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 		return
 	}
 	if v := version(req); v != "" {
-		b.askModern(ctx, l, c, req, v)
+		l.askModern(ctx, c, req, v)
 		return
 	}
 	switch req.Method {
 	case "initialize":
 		b.introduce(s, req.Params)
-		result, why := b.welcome(l, req.Params)
+		result, why := l.welcome(req.Params)
 		if why != nil {
 			b.fail(c, why)
 			return
@@ -65,32 +65,32 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "level"), &c.about)
 	}
-	b.forward(ctx, l, c, req)
+	l.forward(ctx, c, req)
 }
 
 // forward sends the request under the call's number.
-func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *rpcRequest) {
+func (l *link) forward(ctx context.Context, c *call, req *rpcRequest) {
 	c.token = at(req.Params, "_meta", "progressToken")
-	if why := b.begin(l, c); why != nil {
-		b.fail(c, why)
+	if why := l.begin(c); why != nil {
+		l.bridge.fail(c, why)
 		return
 	}
 	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
-	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
+	ctx, cancel := context.WithTimeout(ctx, l.bridge.o.RequestTimeout) // for a server that does not read
 	defer cancel()
-	if err := b.send(ctx, l, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.failLocked(c, unavailable(err.Error()))
+	if err := l.send(ctx, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+		l.bridge.mu.Lock()
+		defer l.bridge.mu.Unlock()
+		l.bridge.failLocked(c, unavailable(err.Error()))
 	}
 }
 
 // begin notes the call, so that its answer is known.
-func (b *Bridge) begin(l *link, c *call) *failure {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (l *link) begin(c *call) *failure {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	if l.over {
-		return unavailable(b.away)
+		return unavailable(l.bridge.away)
 	}
 	if c.session.over {
 		return sessionEnded()
@@ -99,13 +99,13 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 		return &failure{status: http.StatusBadRequest, code: codeInvalidRequest,
 			message: fmt.Sprintf("the id %s is that of a request that is still under way: use another one", c.id)}
 	}
-	c.link, c.number = l, b.numberLocked(l)
+	c.link, c.number = l, l.numberLocked()
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
 	c.timer = time.AfterFunc(c.within, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.giveUpLocked(c, "the proxy waited too long", timedOut())
+		l.bridge.mu.Lock()
+		defer l.bridge.mu.Unlock()
+		l.bridge.giveUpLocked(c, "the proxy waited too long", timedOut())
 	})
 	return nil
 }
@@ -120,7 +120,7 @@ func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
 // cancelLocked tells the server that nobody waits for a call any more.
 func (b *Bridge) cancelLocked(c *call, reason string) {
 	params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-	b.offer(c.link, &rpcRequest{Method: "notifications/cancelled", Params: params})
+	c.link.offer(&rpcRequest{Method: "notifications/cancelled", Params: params})
 }
 
 // failLocked answers a call that was begun, if it still waits for an answer.

@@ -12,29 +12,29 @@ type question struct {
 }
 
 // route hands a message of the server to whom it concerns.
-func (b *Bridge) route(l *link, m rpcMessage, wrong error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (l *link) route(m rpcMessage, wrong error) {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	switch m := m.(type) {
 	case *rpcResponse:
 		c := l.callLocked(m.ID)
 		switch {
 		case c == nil:
 		case wrong != nil:
-			b.failLocked(c, wrongAnswer(wrong))
+			l.bridge.failLocked(c, wrongAnswer(wrong))
 		default:
-			b.finishLocked(c, m, nil)
+			l.bridge.finishLocked(c, m, nil)
 		}
 	case *rpcRequest:
 		switch {
 		case m.IsCall():
-			b.questionLocked(l, m)
+			l.questionLocked(m)
 		case m.Method == "notifications/progress":
-			b.routeProgressLocked(l, m)
+			l.routeProgressLocked(m)
 		case m.Method == "notifications/cancelled":
-			b.withdrawLocked(l, m)
+			l.withdrawLocked(m)
 		default:
-			b.announceLocked(l, m)
+			l.announceLocked(m)
 		}
 	}
 }
@@ -47,18 +47,18 @@ func (l *link) callLocked(id rpcID) *call {
 	return l.calls[n]
 }
 
-func (b *Bridge) routeProgressLocked(l *link, m *rpcRequest) {
+func (l *link) routeProgressLocked(m *rpcRequest) {
 	var n int64
 	if json.Unmarshal(at(m.Params, "progressToken"), &n) != nil {
 		return
 	}
 	if c := l.calls[n]; c != nil {
-		b.progressLocked(c, m.Params)
+		l.bridge.progressLocked(c, m.Params)
 	}
 }
 
 // withdrawLocked tells the client that the server no longer waits for its answer.
-func (b *Bridge) withdrawLocked(l *link, m *rpcRequest) {
+func (l *link) withdrawLocked(m *rpcRequest) {
 	id, err := readID(at(m.Params, "requestId"))
 	if err != nil || id == "" {
 		return
@@ -70,18 +70,18 @@ func (b *Bridge) withdrawLocked(l *link, m *rpcRequest) {
 		delete(l.questions, n)
 		params, _ := swap(m.Params, n, "requestId")
 		if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: params}); err == nil {
-			b.mail.pushLocked(q.session.box, item{data: data})
+			l.bridge.mail.pushLocked(q.session.box, item{data: data})
 		}
 		return
 	}
 }
 
 // disappointLocked answers the questions that a session will not answer any more.
-func (b *Bridge) disappointLocked(l *link, s *session) {
+func (l *link) disappointLocked(s *session) {
 	for n, q := range l.questions {
 		if q.session == s {
 			delete(l.questions, n)
-			b.offer(l, (&failure{code: codeConnectionClosed, message: "the client is gone"}).response(q.id))
+			l.offer((&failure{code: codeConnectionClosed, message: "the client is gone"}).response(q.id))
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (b *Bridge) answered(s *session, m *rpcResponse) {
 		return
 	}
 	delete(b.link.questions, n)
-	b.offer(b.link, &rpcResponse{ID: q.id, Result: m.Result, Error: m.Error})
+	b.link.offer(&rpcResponse{ID: q.id, Result: m.Result, Error: m.Error})
 }
 
 // notified passes a client's notification on, if it says something that the
@@ -124,7 +124,7 @@ func (b *Bridge) notified(s *session, m *rpcRequest) {
 		return // of nothing that the server has asked this client
 	}
 	if m.Method != "notifications/cancelled" {
-		b.offer(b.link, &rpcRequest{Method: m.Method, Params: m.Params})
+		b.link.offer(&rpcRequest{Method: m.Method, Params: m.Params})
 		return
 	}
 	id, err := readID(at(m.Params, "requestId"))
@@ -133,21 +133,21 @@ func (b *Bridge) notified(s *session, m *rpcRequest) {
 	}
 	if c := s.calls[id]; c != nil {
 		params, _ := swap(m.Params, c.number, "requestId")
-		b.offer(b.link, &rpcRequest{Method: m.Method, Params: params})
+		b.link.offer(&rpcRequest{Method: m.Method, Params: params})
 	}
 }
 
 // tooLong fails the call whose answer is too long to be passed on.
-func (b *Bridge) tooLong(l *link, id json.RawMessage) {
-	b.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
+func (l *link) tooLong(id json.RawMessage) {
+	l.bridge.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
 	var n int64
 	if json.Unmarshal(id, &n) != nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	if c := l.calls[n]; c != nil {
-		b.failLocked(c, &failure{status: http.StatusBadGateway, code: codeInternalError,
+		l.bridge.failLocked(c, &failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}
 }

@@ -116,7 +116,7 @@ func (b *Bridge) endLocked(s *session) {
 		b.giveUpLocked(c, "the session has ended", sessionEnded())
 	}
 	if b.link != nil {
-		b.disappointLocked(b.link, s)
+		b.link.disappointLocked(s)
 	}
 	b.mail.cutLocked(s.box)
 	b.mail.discardLocked(s.box)
