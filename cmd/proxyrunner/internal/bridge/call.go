@@ -10,6 +10,7 @@ import (
 
 // call is a request of a client that the server has not answered.
 type call struct {
+	bridge  *Bridge
 	number  int64 // what the server knows it by, and its progress
 	session *session
 	id      rpcID           // what the client knows it by
@@ -34,10 +35,10 @@ type call struct {
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
 func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mailbox, streams bool) {
-	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
+	c := &call{bridge: b, session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
 	l, why := b.attached()
 	if why != nil {
-		b.fail(c, why)
+		c.fail(why)
 		return
 	}
 	if v := version(req); v != "" {
@@ -49,16 +50,16 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 		b.introduce(s, req.Params)
 		result, why := l.welcome(req.Params)
 		if why != nil {
-			b.fail(c, why)
+			c.fail(why)
 			return
 		}
-		b.reply(c, &rpcResponse{Result: result}, nil)
+		c.reply(&rpcResponse{Result: result}, nil)
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
 		if req.Method == "resources/unsubscribe" && b.kept(s, c.about) {
-			b.unsubscribe(c)
+			c.unsubscribe()
 			return
 		}
 	case setLevel:
@@ -72,7 +73,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 func (l *link) forward(ctx context.Context, c *call, req *rpcRequest) {
 	c.token = at(req.Params, "_meta", "progressToken")
 	if why := l.begin(c); why != nil {
-		l.bridge.fail(c, why)
+		c.fail(why)
 		return
 	}
 	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
@@ -81,7 +82,7 @@ func (l *link) forward(ctx context.Context, c *call, req *rpcRequest) {
 	if err := l.send(ctx, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
 		l.bridge.mu.Lock()
 		defer l.bridge.mu.Unlock()
-		l.bridge.failLocked(c, unavailable(err.Error()))
+		c.failLocked(unavailable(err.Error()))
 	}
 }
 
@@ -105,32 +106,32 @@ func (l *link) begin(c *call) *failure {
 	c.timer = time.AfterFunc(c.within, func() {
 		l.bridge.mu.Lock()
 		defer l.bridge.mu.Unlock()
-		l.bridge.giveUpLocked(c, "the proxy waited too long", timedOut())
+		c.giveUpLocked("the proxy waited too long", timedOut())
 	})
 	return nil
 }
 
 // giveUpLocked answers for the server, and tells it that nobody waits any more.
-func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
-	if b.failLocked(c, why) {
-		b.cancelLocked(c, reason)
+func (c *call) giveUpLocked(reason string, why *failure) {
+	if c.failLocked(why) {
+		c.cancelLocked(reason)
 	}
 }
 
 // cancelLocked tells the server that nobody waits for a call any more.
-func (b *Bridge) cancelLocked(c *call, reason string) {
+func (c *call) cancelLocked(reason string) {
 	params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
 	c.link.offer(&rpcRequest{Method: "notifications/cancelled", Params: params})
 }
 
 // failLocked answers a call that was begun, if it still waits for an answer.
-func (b *Bridge) failLocked(c *call, why *failure) bool {
-	return b.finishLocked(c, why.response(c.id), why)
+func (c *call) failLocked(why *failure) bool {
+	return c.finishLocked(why.response(c.id), why)
 }
 
 // finishLocked is the one place where a call that was begun ends. why is nil if
 // the answer is the server's.
-func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
+func (c *call) finishLocked(resp *rpcResponse, why *failure) bool {
 	if c.link.calls[c.number] != c {
 		return false
 	}
@@ -140,7 +141,7 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	c.session.used = time.Now()
 	if why == nil && resp.Error == nil {
 		if c.method == setLevel {
-			b.level = c.about // the server has one for all
+			c.bridge.level = c.about // the server has one for all
 		}
 		c.session.subscribeLocked(c.method, c.about)
 	}
@@ -150,35 +151,35 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	if c.listens != nil {
 		resp.Result, _ = swap(resp.Result, json.RawMessage(c.id), "_meta", metaSubscription)
 	}
-	b.replyLocked(c, resp, why)
-	b.drainLocked(c.session)
+	c.replyLocked(resp, why)
+	c.bridge.drainLocked(c.session)
 	return true
 }
 
 // fail answers a call that was not begun.
-func (b *Bridge) fail(c *call, why *failure) { b.reply(c, why.response(c.id), why) }
+func (c *call) fail(why *failure) { c.reply(why.response(c.id), why) }
 
-func (b *Bridge) reply(c *call, resp *rpcResponse, why *failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.replyLocked(c, resp, why)
+func (c *call) reply(resp *rpcResponse, why *failure) {
+	c.bridge.mu.Lock()
+	defer c.bridge.mu.Unlock()
+	c.replyLocked(resp, why)
 }
 
-func (b *Bridge) replyLocked(c *call, resp *rpcResponse, why *failure) {
+func (c *call) replyLocked(resp *rpcResponse, why *failure) {
 	resp.ID = c.id
 	if c.modern && why == nil {
 		why = refused(resp.Error)
 	}
 	data, err := encodeMessage(resp)
 	if err != nil {
-		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
+		c.bridge.o.Log.Warn("an answer cannot be written as JSON", "error", err)
 		data, _ = encodeMessage((&failure{code: codeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
-	b.mail.pushLocked(c.box, item{data: data, answer: true, why: why})
+	c.bridge.mail.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
 
 // progressLocked hands a report of progress to the client that asked for it.
-func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
+func (c *call) progressLocked(params json.RawMessage) {
 	if c.token == nil {
 		return
 	}
@@ -190,6 +191,6 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 		box = c.session.box
 	}
 	if err == nil {
-		b.mail.pushLocked(box, item{data: data})
+		c.bridge.mail.pushLocked(box, item{data: data})
 	}
 }

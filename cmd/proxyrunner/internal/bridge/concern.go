@@ -96,11 +96,11 @@ func (s *session) subscribeLocked(method, uri string) {
 }
 
 // unsubscribe ends a subscription that the server is to keep for others.
-func (b *Bridge) unsubscribe(c *call) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (c *call) unsubscribe() {
+	c.bridge.mu.Lock()
+	defer c.bridge.mu.Unlock()
 	c.session.subscribeLocked(c.method, c.about)
-	b.replyLocked(c, &rpcResponse{Result: json.RawMessage("{}")}, nil)
+	c.replyLocked(&rpcResponse{Result: json.RawMessage("{}")}, nil)
 }
 
 // introduce notes what the client of a session can do.

@@ -83,7 +83,7 @@ func (l *link) down() {
 	l.over = true
 	close(l.gone)
 	for _, c := range l.calls {
-		l.bridge.failLocked(c, restarted())
+		c.failLocked(restarted())
 	}
 }
 

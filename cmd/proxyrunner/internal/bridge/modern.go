@@ -105,25 +105,25 @@ func plain(value string) string {
 func (l *link) askModern(ctx context.Context, c *call, req *rpcRequest, v string) {
 	c.modern = true
 	if l.bridge.o.Mode == ModeSSE {
-		l.bridge.fail(c, unsupported(v, legacy))
+		c.fail(unsupported(v, legacy))
 		return
 	}
 	spoken := l.spokenVersions(ctx)
 	switch {
 	case !slices.Contains(spoken, v):
-		l.bridge.fail(c, unsupported(v, spoken))
+		c.fail(unsupported(v, spoken))
 		return
 	case slices.Contains(removed, req.Method):
-		l.bridge.fail(c, &failure{status: http.StatusNotFound, code: codeMethodNotFound, message: req.Method + " is not part of version " + v})
+		c.fail(&failure{status: http.StatusNotFound, code: codeMethodNotFound, message: req.Method + " is not part of version " + v})
 		return
 	case req.Method == methodDiscover:
 		if result := l.bridge.discovered(spoken); result != nil {
-			l.bridge.reply(c, &rpcResponse{Result: result}, nil)
+			c.reply(&rpcResponse{Result: result}, nil)
 			return
 		}
 	case req.Method == methodListen:
 		if l.bridge.isDraining() {
-			l.bridge.fail(c, unavailable(ending))
+			c.fail(unavailable(ending))
 			return
 		}
 		c.listens, c.within = &interests{}, math.MaxInt64 // as long as the client wants
@@ -259,20 +259,20 @@ func (l *link) listenedLocked(m *rpcRequest) (done bool) {
 	if tag != nil {
 		n, _ := rpcID(tag).int()
 		if c := l.calls[n]; c != nil && c.listens != nil {
-			l.bridge.pushTaggedLocked(c, m)
+			c.pushTaggedLocked(m)
 		}
 		return true
 	}
 	for _, c := range l.calls {
 		if c.listens != nil && c.listens.want(m) {
-			l.bridge.pushTaggedLocked(c, m)
+			c.pushTaggedLocked(m)
 		}
 	}
 	return false
 }
 
 // pushTaggedLocked names a listen call as its client knows it.
-func (b *Bridge) pushTaggedLocked(c *call, m *rpcRequest) {
+func (c *call) pushTaggedLocked(m *rpcRequest) {
 	var params, meta map[string]json.RawMessage
 	if json.Unmarshal(m.Params, &params) != nil || params == nil {
 		params = map[string]json.RawMessage{}
@@ -284,7 +284,7 @@ func (b *Bridge) pushTaggedLocked(c *call, m *rpcRequest) {
 	params["_meta"], _ = json.Marshal(meta) // JSON that was read, as below
 	tagged, _ := json.Marshal(params)
 	if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: tagged}); err == nil {
-		b.mail.pushLocked(c.box, item{data: data})
+		c.bridge.mail.pushLocked(c.box, item{data: data})
 	}
 }
 
@@ -298,8 +298,8 @@ func (b *Bridge) endListensLocked() {
 			continue
 		}
 		result, _ := json.Marshal(map[string]any{"resultType": "complete", "_meta": map[string]any{metaSubscription: json.RawMessage(c.id)}})
-		if b.finishLocked(c, &rpcResponse{Result: result}, nil) {
-			b.cancelLocked(c, "the proxy is ending")
+		if c.finishLocked(&rpcResponse{Result: result}, nil) {
+			c.cancelLocked("the proxy is ending")
 		}
 	}
 }

@@ -21,9 +21,9 @@ func (l *link) route(m rpcMessage, wrong error) {
 		switch {
 		case c == nil:
 		case wrong != nil:
-			l.bridge.failLocked(c, wrongAnswer(wrong))
+			c.failLocked(wrongAnswer(wrong))
 		default:
-			l.bridge.finishLocked(c, m, nil)
+			c.finishLocked(m, nil)
 		}
 	case *rpcRequest:
 		switch {
@@ -53,7 +53,7 @@ func (l *link) routeProgressLocked(m *rpcRequest) {
 		return
 	}
 	if c := l.calls[n]; c != nil {
-		l.bridge.progressLocked(c, m.Params)
+		c.progressLocked(m.Params)
 	}
 }
 
@@ -147,7 +147,7 @@ func (l *link) tooLong(id json.RawMessage) {
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
 	if c := l.calls[n]; c != nil {
-		l.bridge.failLocked(c, &failure{status: http.StatusBadGateway, code: codeInternalError,
+		c.failLocked(&failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}
 }

@@ -113,7 +113,7 @@ func (b *Bridge) endLocked(s *session) {
 		b.byUse.Remove(s.at)
 	}
 	for _, c := range s.calls {
-		b.giveUpLocked(c, "the session has ended", sessionEnded())
+		c.giveUpLocked("the session has ended", sessionEnded())
 	}
 	if b.link != nil {
 		b.link.disappointLocked(s)
