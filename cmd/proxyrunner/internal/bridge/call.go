@@ -34,9 +34,9 @@ type call struct {
 }
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
-func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mailbox, streams bool) {
-	c := &call{bridge: b, session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
-	l, why := b.attached()
+func (s *session) ask(ctx context.Context, req *rpcRequest, box *mailbox, streams bool) {
+	c := &call{bridge: s.bridge, session: s, id: req.ID, box: box, streams: streams, within: s.bridge.o.RequestTimeout}
+	l, why := s.bridge.attached()
 	if why != nil {
 		c.fail(why)
 		return
@@ -47,7 +47,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 	}
 	switch req.Method {
 	case "initialize":
-		b.introduce(s, req.Params)
+		s.introduce(req.Params)
 		result, why := l.welcome(req.Params)
 		if why != nil {
 			c.fail(why)
@@ -58,7 +58,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
-		if req.Method == "resources/unsubscribe" && b.kept(s, c.about) {
+		if req.Method == "resources/unsubscribe" && s.kept(c.about) {
 			c.unsubscribe()
 			return
 		}
@@ -152,7 +152,7 @@ func (c *call) finishLocked(resp *rpcResponse, why *failure) bool {
 		resp.Result, _ = swap(resp.Result, json.RawMessage(c.id), "_meta", metaSubscription)
 	}
 	c.replyLocked(resp, why)
-	c.bridge.drainLocked(c.session)
+	c.session.drainLocked()
 	return true
 }
 

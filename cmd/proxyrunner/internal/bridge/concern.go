@@ -104,11 +104,11 @@ func (c *call) unsubscribe() {
 }
 
 // introduce notes what the client of a session can do.
-func (b *Bridge) introduce(s *session, params json.RawMessage) {
+func (s *session) introduce(params json.RawMessage) {
 	var can map[string]json.RawMessage
 	_ = json.Unmarshal(at(params, "capabilities"), &can) // one that declares nothing can do nothing
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
 	s.capabilities = map[string]struct{}{}
 	for _, ability := range abilities {
 		if _, ok := can[ability]; ok {
@@ -119,10 +119,10 @@ func (b *Bridge) introduce(s *session, params json.RawMessage) {
 
 // kept tells whether another session is subscribed to what this one gives up. The
 // server has one subscription for all.
-func (b *Bridge) kept(s *session, uri string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, other := range b.sessions {
+func (s *session) kept(uri string) bool {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	for _, other := range s.bridge.sessions {
 		if _, ok := other.subscriptions[uri]; ok && other != s {
 			return true
 		}

@@ -152,7 +152,7 @@ func initializeResult(discovered json.RawMessage) (json.RawMessage, error) {
 
 // roundTrip is a call of the bridge itself, which the server may take that long for.
 func (l *link) roundTrip(ctx context.Context, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
-	s := newSession()
+	s := l.bridge.newSession()
 	c := &call{bridge: l.bridge, session: s, id: number(0), box: newMailbox(), within: within}
 	from, _ := l.bridge.mail.attend(c.box, true, func() {}) // nobody else knows it
 	l.forward(ctx, c, &rpcRequest{ID: c.id, Method: method, Params: params})

@@ -150,24 +150,6 @@ func (m *mailboxes) isAnswered(box *mailbox) bool {
 	return box.kept.answered && len(box.items) == 0
 }
 
-// nameStream makes the stream of a call one that its client can ask for again, and returns
-// the id of what comes before its first event; empty if nobody else knows the session.
-func (b *Bridge) nameStream(s *session, box *mailbox) (first string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.at == nil || s.over {
-		return ""
-	}
-	s.calledFor++
-	box.kept.name, box.kept.call = strconv.Itoa(s.calledFor), true
-	s.streams = append(s.streams, box)
-	if len(s.streams) > maxStreams {
-		b.mail.unnameLocked(s.streams[0])
-		s.streams = s.streams[1:]
-	}
-	return box.kept.id(0)
-}
-
 // unnameLocked makes a call's stream one that cannot be asked for again. Its reader, if there
 // is one, still receives what waits.
 func (m *mailboxes) unnameLocked(box *mailbox) {
@@ -188,21 +170,6 @@ func (m *mailboxes) leaveCall(box *mailbox, r *reader) {
 	}
 }
 
-func (b *Bridge) streamOf(s *session, event string) (box *mailbox, n int, ok bool) {
-	name, n, ok := readEventID(event)
-	if !ok {
-		return nil, 0, false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, box := range append([]*mailbox{s.box}, s.streams...) {
-		if box.kept.name == name {
-			return box, n, true
-		}
-	}
-	return nil, 0, false
-}
-
 // primeLater begins a call's stream that has had nothing to say for a while with an event
 // that says nothing, first, after which it can be asked for.
 func primeLater(e *events, r *http.Request, box *mailbox, from *reader, first string) {
@@ -219,26 +186,4 @@ func primeLater(e *events, r *http.Request, box *mailbox, from *reader, first st
 	case <-pause.C:
 		_ = e.prime(first) // a client that is gone is met again
 	}
-}
-
-// lose ends a session of sse whose stream is lost, unless its client comes back.
-func (b *Bridge) lose(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.over || s.box.reader != nil {
-		return
-	}
-	if b.mail.draining {
-		b.endLocked(s)
-		return
-	}
-	var this *time.Timer
-	this = time.AfterFunc(linger, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if s.lingers == this { // the client has not come back, not even to be lost again
-			b.endLocked(s)
-		}
-	})
-	s.lingers = this
 }

@@ -83,7 +83,7 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 	for range 3 * maxStreams {
 		box := newMailbox()
 		r, _ := b.mail.attend(box, true, func() {})
-		b.nameStream(s, box)
+		s.nameStream(box)
 		b.mu.Lock()
 		b.mail.pushLocked(box, item{data: make([]byte, 1000), answer: true})
 		b.mu.Unlock()

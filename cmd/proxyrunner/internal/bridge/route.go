@@ -95,36 +95,47 @@ func (l *link) asksLocked(s *session) bool {
 	return false
 }
 
+func (s *session) accept(m rpcMessage) {
+	switch m := m.(type) {
+	case *rpcResponse:
+		s.answered(m)
+	case *rpcRequest:
+		s.notified(m)
+	}
+}
+
 // answered takes a client's response to the question that it answers. A response
 // that nobody waits for is passed over.
-func (b *Bridge) answered(s *session, m *rpcResponse) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (s *session) answered(m *rpcResponse) {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	l := s.bridge.link
 	n, ok := m.ID.int()
-	if !ok || b.link == nil {
+	if !ok || l == nil {
 		return
 	}
-	q, ok := b.link.questions[n]
+	q, ok := l.questions[n]
 	if !ok || q.session != s {
 		return
 	}
-	delete(b.link.questions, n)
-	b.link.offer(&rpcResponse{ID: q.id, Result: m.Result, Error: m.Error})
+	delete(l.questions, n)
+	l.offer(&rpcResponse{ID: q.id, Result: m.Result, Error: m.Error})
 }
 
 // notified passes a client's notification on, if it says something that the
 // server has to know.
-func (b *Bridge) notified(s *session, m *rpcRequest) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.link == nil || m.Method == "notifications/initialized" {
+func (s *session) notified(m *rpcRequest) {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	l := s.bridge.link
+	if l == nil || m.Method == "notifications/initialized" {
 		return
 	}
-	if m.Method == "notifications/progress" && !b.link.asksLocked(s) {
+	if m.Method == "notifications/progress" && !l.asksLocked(s) {
 		return // of nothing that the server has asked this client
 	}
 	if m.Method != "notifications/cancelled" {
-		b.link.offer(&rpcRequest{Method: m.Method, Params: m.Params})
+		l.offer(&rpcRequest{Method: m.Method, Params: m.Params})
 		return
 	}
 	id, err := readID(at(m.Params, "requestId"))
@@ -133,7 +144,7 @@ func (b *Bridge) notified(s *session, m *rpcRequest) {
 	}
 	if c := s.calls[id]; c != nil {
 		params, _ := swap(m.Params, c.number, "requestId")
-		b.link.offer(&rpcRequest{Method: m.Method, Params: params})
+		l.offer(&rpcRequest{Method: m.Method, Params: params})
 	}
 }
 

@@ -26,13 +26,13 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 		}
 		var ok bool
 		if from, ok = b.mail.attend(s.box, false, out.abort); !ok { // the proxy is ending
-			b.end(s)
+			s.end()
 			rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
 			return
 		}
 		first = b.mail.lastEvent(s.box)
 	}
-	defer b.lose(s)
+	defer s.lose()
 	defer b.mail.leave(s.box, from)
 	// A client resolves it against the address that it used itself, so a path is all
 	// that it needs to be told.
@@ -96,9 +96,9 @@ func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	defer free()
 	if req, isRequest := m.(*rpcRequest); isRequest && req.IsCall() {
-		b.ask(r.Context(), s, req, s.box, true)
+		s.ask(r.Context(), req, s.box, true)
 	} else {
-		b.accept(s, m)
+		s.accept(m)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }

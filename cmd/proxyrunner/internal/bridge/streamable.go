@@ -34,7 +34,7 @@ func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 		b.listen(w, r)
 	case http.MethodDelete:
 		if s, ok := b.known(w, r); ok {
-			b.end(s)
+			s.end()
 			w.WriteHeader(http.StatusNoContent)
 		}
 	default:
@@ -102,7 +102,7 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 
 // listenAgain goes on with a stream that the client has lost after an event.
 func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session, event string) {
-	box, n, ok := b.streamOf(s, event)
+	box, n, ok := s.streamOf(event)
 	if !ok {
 		rpcerror.Write(w, http.StatusBadRequest, nil, "the stream of that "+lastEventHeader+" is not kept any more: open one without it")
 		return
@@ -138,7 +138,7 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isCall {
-		b.accept(s, m)
+		s.accept(m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -147,14 +147,14 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 	from, _ := b.mail.attend(box, true, e.abort) // nobody else knows it
 	defer b.mail.leaveCall(box, from)
 	if streams {
-		first = b.nameStream(s, box)
+		first = s.nameStream(box)
 	}
-	b.ask(r.Context(), s, req, box, streams)
+	s.ask(r.Context(), req, box, streams)
 	free() // the call waits for as long as it takes, but not with its request
 	primeLater(e, r, box, from, first)
 	b.respond(e, r, s, box, from, streams)
 	if _, found := b.find(s.id); !found {
-		b.end(s) // a session that nobody else knows
+		s.end() // a session that nobody else knows
 	}
 }
 
@@ -187,13 +187,13 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 // names none is alone.
 func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage) (*session, bool) {
 	if req, ok := m.(*rpcRequest); ok && version(req) != "" {
-		return newSession(), true // such versions have none
+		return b.newSession(), true // such versions have none
 	}
 	if len(r.Header.Values(sessionHeader)) > 0 && strings.Join(r.Header.Values(sessionHeader), "") != "" {
 		return b.known(w, r)
 	}
 	if req, ok := m.(*rpcRequest); !ok || req.Method != "initialize" || !req.IsCall() {
-		return newSession(), true
+		return b.newSession(), true
 	}
 	s, why := b.open()
 	if why != nil {
@@ -202,15 +202,6 @@ func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage)
 	}
 	w.Header().Set(sessionHeader, s.id)
 	return s, true
-}
-
-func (b *Bridge) accept(s *session, m rpcMessage) {
-	switch m := m.(type) {
-	case *rpcResponse:
-		b.answered(s, m)
-	case *rpcRequest:
-		b.notified(s, m)
-	}
 }
 
 // respond writes what comes out of a call: one JSON object, or a stream that ends
@@ -224,7 +215,7 @@ func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, f
 		}
 		if h := e.w.Header(); h.Get(sessionHeader) != "" && isError(i) {
 			h.Del(sessionHeader) // the session was opened for nothing
-			b.end(s)
+			s.end()
 		}
 		if !streams || (i.why != nil && i.why.status != http.StatusOK && !e.begun) {
 			writeJSON(e.w, i)
