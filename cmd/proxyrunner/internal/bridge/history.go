@@ -159,17 +159,6 @@ func (m *mailboxes) unnameLocked(box *mailbox) {
 	}
 }
 
-// leaveCall ends the reader of a call's stream. What the client has not received waits, if
-// it can be asked for.
-func (m *mailboxes) leaveCall(box *mailbox, r *reader) {
-	m.leave(box, r)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if box.reader == nil && box.kept.name == "" {
-		m.discardLocked(box)
-	}
-}
-
 // primeLater begins a call's stream that has had nothing to say for a while with an event
 // that says nothing, first, after which it can be asked for.
 func primeLater(e *events, r *http.Request, box *mailbox, from *reader, first string) {

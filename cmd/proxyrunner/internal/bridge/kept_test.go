@@ -87,7 +87,7 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 		b.mu.Lock()
 		b.mail.pushLocked(box, item{data: make([]byte, 1000), answer: true})
 		b.mu.Unlock()
-		b.mail.leaveCall(box, r)
+		b.mail.leave(box, r)
 	}
 	if diff := cmp.Diff([]int64{maxStreams, limit.Total - 1000*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
 		t.Errorf("streams, and bytes left (-want +got):\n%s", diff)

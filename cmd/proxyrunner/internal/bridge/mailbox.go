@@ -71,13 +71,17 @@ func (m *mailboxes) attend(box *mailbox, private bool, abort func()) (r *reader,
 	return box.reader, true
 }
 
-// leave ends the reader. What it has not taken stays for the next one.
+// leave ends the reader. What it has not taken stays for the next one, if there can be one:
+// a stream without a name cannot be asked for.
 func (m *mailboxes) leave(box *mailbox, r *reader) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if box.reader == r { // not if another one has taken over
 		m.writtenLocked(box)
 		box.reader = nil
+	}
+	if box.reader == nil && box.kept.name == "" {
+		m.discardLocked(box)
 	}
 }
 

@@ -289,11 +289,8 @@ func (c *call) pushTaggedLocked(m *rpcRequest) {
 }
 
 // endListensLocked ends the listen calls as a server does that ends.
-func (b *Bridge) endListensLocked() {
-	if b.link == nil {
-		return
-	}
-	for _, c := range b.link.calls {
+func (l *link) endListensLocked() {
+	for _, c := range l.calls {
 		if c.listens == nil {
 			continue
 		}

@@ -49,11 +49,8 @@ func (l *link) callLocked(id rpcID) *call {
 
 func (l *link) routeProgressLocked(m *rpcRequest) {
 	var n int64
-	if json.Unmarshal(at(m.Params, "progressToken"), &n) != nil {
-		return
-	}
-	if c := l.calls[n]; c != nil {
-		c.progressLocked(m.Params)
+	if json.Unmarshal(at(m.Params, "progressToken"), &n) == nil && l.calls[n] != nil {
+		l.calls[n].progressLocked(m.Params)
 	}
 }
 

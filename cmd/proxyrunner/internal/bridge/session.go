@@ -205,7 +205,9 @@ func (b *Bridge) Drain() {
 	for _, s := range b.sessions {
 		s.drainLocked()
 	}
-	b.endListensLocked()
+	if b.link != nil {
+		b.link.endListensLocked()
+	}
 }
 
 func (b *Bridge) isDraining() bool {

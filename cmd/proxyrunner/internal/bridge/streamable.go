@@ -114,7 +114,7 @@ func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session,
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.mail.leaveCall(box, from)
+	defer b.mail.leave(box, from)
 	if out.begin() == nil {
 		b.mail.follow(out, r, box, from)
 	}
@@ -145,7 +145,7 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 	box, first := newMailbox(), ""
 	e := stream(w)
 	from, _ := b.mail.attend(box, true, e.abort) // nobody else knows it
-	defer b.mail.leaveCall(box, from)
+	defer b.mail.leave(box, from)
 	if streams {
 		first = s.nameStream(box)
 	}
