@@ -185,12 +185,9 @@ func (c *call) progressLocked(params json.RawMessage) {
 	}
 	c.timer.Reset(c.within)
 	params, _ = swap(params, c.token, "progressToken")
-	data, err := encodeMessage(&rpcRequest{Method: "notifications/progress", Params: params})
 	box := c.box
 	if !c.streams {
 		box = c.session.box
 	}
-	if err == nil {
-		c.bridge.mail.pushLocked(box, item{data: data})
-	}
+	c.bridge.mail.pushMessageLocked(box, &rpcRequest{Method: "notifications/progress", Params: params})
 }

@@ -98,6 +98,13 @@ func (m *mailboxes) discardLocked(box *mailbox) {
 	m.forgetLocked(box)
 }
 
+// pushMessageLocked is pushLocked for a message that is lost if it cannot be written as JSON.
+func (m *mailboxes) pushMessageLocked(box *mailbox, message rpcMessage) {
+	if data, err := encodeMessage(message); err == nil {
+		m.pushLocked(box, item{data: data})
+	}
+}
+
 // pushLocked puts a message into a mailbox. It says false if the message is lost:
 // nobody reads and there is much already, or the reader is too slow and loses its
 // stream.

@@ -283,9 +283,7 @@ func (c *call) pushTaggedLocked(m *rpcRequest) {
 	meta[metaSubscription] = json.RawMessage(c.id)
 	params["_meta"], _ = json.Marshal(meta) // JSON that was read, as below
 	tagged, _ := json.Marshal(params)
-	if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: tagged}); err == nil {
-		c.bridge.mail.pushLocked(c.box, item{data: data})
-	}
+	c.bridge.mail.pushMessageLocked(c.box, &rpcRequest{Method: m.Method, Params: tagged})
 }
 
 // endListensLocked ends the listen calls as a server does that ends.

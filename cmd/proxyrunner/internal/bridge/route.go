@@ -66,9 +66,7 @@ func (l *link) withdrawLocked(m *rpcRequest) {
 		}
 		delete(l.questions, n)
 		params, _ := swap(m.Params, n, "requestId")
-		if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: params}); err == nil {
-			l.bridge.mail.pushLocked(q.session.box, item{data: data})
-		}
+		l.bridge.mail.pushMessageLocked(q.session.box, &rpcRequest{Method: m.Method, Params: params})
 		return
 	}
 }

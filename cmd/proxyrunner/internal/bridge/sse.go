@@ -21,7 +21,7 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		var why *failure
 		if s, why = b.open(); why != nil {
-			writeJSON(w, item{data: encode(why.response("")), why: why})
+			refuse(w, "", why)
 			return
 		}
 		var ok bool

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -171,13 +170,12 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 	m, err := decode(body)
 	if err != nil {
 		free()
-		why := malformed(err)
-		writeJSON(w, item{data: encode(why.response("")), why: why})
+		refuse(w, "", malformed(err))
 		return nil, nil, false
 	}
 	if why := checkVersion(r.Header, m); why != nil && b.o.Mode != ModeSSE {
 		free()
-		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		refuse(w, idOf(m), why)
 		return nil, nil, false
 	}
 	return m, free, true
@@ -197,7 +195,7 @@ func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage)
 	}
 	s, why := b.open()
 	if why != nil {
-		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		refuse(w, idOf(m), why)
 		return nil, false
 	}
 	w.Header().Set(sessionHeader, s.id)
@@ -230,8 +228,7 @@ func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, f
 // lost says that the answer had to be dropped, if that can be said.
 func (e *events) lost(r *http.Request) {
 	if r.Context().Err() == nil && !e.begun {
-		why := unavailable("too much waits for clients, and the answer is lost: it may or may not have been done")
-		writeJSON(e.w, item{data: encode(why.response("")), why: why})
+		refuse(e.w, "", unavailable("too much waits for clients, and the answer is lost: it may or may not have been done"))
 	}
 }
 
@@ -262,8 +259,8 @@ func idOf(m rpcMessage) (id rpcID) {
 	return id
 }
 
-// encode writes an error of our own, which is always JSON.
-func encode(resp *rpcResponse) json.RawMessage {
-	data, _ := encodeMessage(resp)
-	return data
+// refuse answers the call id, empty if that is not known, with an error of our own.
+func refuse(w http.ResponseWriter, id rpcID, why *failure) {
+	data, _ := encodeMessage(why.response(id)) // it is always JSON
+	writeJSON(w, item{data: data, why: why})
 }
