@@ -10,6 +10,7 @@
 package bridge
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"encoding/json"
@@ -104,15 +105,9 @@ func New(o Options) *Bridge {
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequestTimeout
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Requests == nil {
-		o.Requests = limit.NewBudget(limit.Total)
-	}
-	if o.Answers == nil {
-		o.Answers = limit.NewBudget(limit.Total)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Requests = cmp.Or(o.Requests, limit.NewBudget(limit.Total))
+	o.Answers = cmp.Or(o.Answers, limit.NewBudget(limit.Total))
 	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
 	b.mail = mailboxes{mu: &b.mu, answers: o.Answers, log: o.Log, waiting: map[*mailbox]struct{}{}}
 	// A server that outlives its proxy may still answer the calls of the one before:

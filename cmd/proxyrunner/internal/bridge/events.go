@@ -10,11 +10,9 @@ import (
 	"time"
 )
 
-const (
-	// keepAlive is how often something is sent on a stream that has nothing to say,
-	// so that nobody on the way takes it for dead.
-	keepAlive = 30 * time.Second
-)
+// keepAlive is how often something is sent on a stream that has nothing to say,
+// so that nobody on the way takes it for dead.
+const keepAlive = 30 * time.Second
 
 // events writes a response as an event stream.
 type events struct {
