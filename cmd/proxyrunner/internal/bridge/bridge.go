@@ -78,13 +78,14 @@ type Options struct {
 }
 
 // Bridge is an http.Handler for /mcp, or for /sse and /messages. It answers that
-// the server is away while Run is not running.
+// the server is away while Run is not running. It holds the sessions of clients, their
+// mailboxes and the link to the server.
 type Bridge struct {
 	o   Options
 	mux *http.ServeMux
 
-	// mu guards what follows, and the fields of sessions, links and calls that say
-	// so. Nothing waits while it is held.
+	// mu guards what follows, and the fields of sessions, links, calls and mailboxes that
+	// say so. Nothing waits while it is held.
 	mu       sync.Mutex
 	lastID   int32
 	link     *link // nil while the server is away

@@ -20,12 +20,12 @@ const (
 )
 
 // mailboxes move messages into mailboxes and out of them, within a budget that all share.
-// When memory is short, messages that are kept go first, and then those that have waited for longest.
+// When memory is short, what is kept goes first, and then what has waited for longest.
 type mailboxes struct {
-	mu      *sync.Mutex // Bridge.mu, which guards what follows, and each mailbox
 	answers *limit.Budget
 	log     *slog.Logger
 
+	mu       *sync.Mutex           // Bridge.mu, which guards what follows, and each mailbox
 	draining bool                  // streams of sessions get no new readers
 	waiting  map[*mailbox]struct{} // those that are not empty
 	// histories are the mailboxes of which something is kept, of *mailbox, the one that has
