@@ -10,6 +10,7 @@
 package bridge
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"encoding/json"
@@ -77,28 +78,24 @@ type Options struct {
 }
 
 // Bridge is an http.Handler for /mcp, or for /sse and /messages. It answers that
-// the server is away while Run is not running.
+// the server is away while Run is not running. It holds the sessions of clients, their
+// mailboxes and the link to the server.
 type Bridge struct {
 	o   Options
 	mux *http.ServeMux
 
-	// mu guards what follows, and the fields of sessions, links and calls that say
-	// so. Nothing waits while it is held.
+	// mu guards what follows, and the fields of sessions, links, calls and mailboxes that
+	// say so. Nothing waits while it is held.
 	mu       sync.Mutex
 	lastID   int32
 	link     *link // nil while the server is away
 	away     string
 	over     bool
-	draining bool
 	sessions map[string]*session
-	byUse    list.List             // of *session, the one that was used longest ago first
-	waiting  map[*mailbox]struct{} // those that are not empty
-	greeting json.RawMessage       // the last answer of the server to initialize
-	level    string                // of logs, as a client has chosen it last
-	// histories are the mailboxes of which something is kept, of *mailbox, the one that has
-	// been silent for longest first, and keptBytes how much.
-	histories list.List
-	keptBytes int
+	byUse    list.List       // of *session, the one that was used longest ago first
+	greeting json.RawMessage // the last answer of the server to initialize
+	level    string          // of logs, as a client has chosen it last
+	mail     mailboxes
 }
 
 // New makes a bridge. It does nothing before Run.
@@ -109,16 +106,11 @@ func New(o Options) *Bridge {
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequestTimeout
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Requests == nil {
-		o.Requests = limit.NewBudget(limit.Total)
-	}
-	if o.Answers == nil {
-		o.Answers = limit.NewBudget(limit.Total)
-	}
-	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, waiting: map[*mailbox]struct{}{}, away: "not attached yet"}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Requests = cmp.Or(o.Requests, limit.NewBudget(limit.Total))
+	o.Answers = cmp.Or(o.Answers, limit.NewBudget(limit.Total))
+	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
+	b.mail = mailboxes{mu: &b.mu, answers: o.Answers, log: o.Log, waiting: map[*mailbox]struct{}{}}
 	// A server that outlives its proxy may still answer the calls of the one before:
 	// numbers begin anywhere.
 	b.lastID = int32(time.Now().UnixNano() / int64(time.Microsecond) & math.MaxInt32)
@@ -129,21 +121,6 @@ func New(o Options) *Bridge {
 		b.mux.HandleFunc("/mcp", b.serveMCP)
 	}
 	return b
-}
-
-// numberLocked is the next number that nothing under way has. It stays below 2^31:
-// there are servers that keep it in 32 bits.
-func (b *Bridge) numberLocked(l *link) int64 {
-	for {
-		if b.lastID++; b.lastID <= 0 {
-			b.lastID = 1
-		}
-		n := int64(b.lastID)
-		_, asked := l.questions[n]
-		if _, called := l.calls[n]; !called && !asked {
-			return n
-		}
-	}
 }
 
 // ServeHTTP serves clients.

@@ -10,6 +10,7 @@ import (
 
 // call is a request of a client that the server has not answered.
 type call struct {
+	bridge  *Bridge
 	number  int64 // what the server knows it by, and its progress
 	session *session
 	id      rpcID           // what the client knows it by
@@ -33,64 +34,64 @@ type call struct {
 }
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
-func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mailbox, streams bool) {
-	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
-	l, why := b.attached()
+func (s *session) ask(ctx context.Context, req *rpcRequest, box *mailbox, streams bool) {
+	c := &call{bridge: s.bridge, session: s, id: req.ID, box: box, streams: streams, within: s.bridge.o.RequestTimeout}
+	l, why := s.bridge.attached()
 	if why != nil {
-		b.fail(c, why)
+		c.fail(why)
 		return
 	}
 	if v := version(req); v != "" {
-		b.askModern(ctx, l, c, req, v)
+		l.askModern(ctx, c, req, v)
 		return
 	}
 	switch req.Method {
 	case "initialize":
-		b.introduce(s, req.Params)
-		result, why := b.welcome(l, req.Params)
+		s.introduce(req.Params)
+		result, why := l.welcome(req.Params)
 		if why != nil {
-			b.fail(c, why)
+			c.fail(why)
 			return
 		}
-		b.reply(c, &rpcResponse{Result: result}, nil)
+		c.reply(&rpcResponse{Result: result}, nil)
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
-		if req.Method == "resources/unsubscribe" && b.kept(s, c.about) {
-			b.unsubscribe(c)
+		if req.Method == "resources/unsubscribe" && s.kept(c.about) {
+			c.unsubscribe()
 			return
 		}
 	case setLevel:
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "level"), &c.about)
 	}
-	b.forward(ctx, l, c, req)
+	l.forward(ctx, c, req)
 }
 
 // forward sends the request under the call's number.
-func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *rpcRequest) {
+func (l *link) forward(ctx context.Context, c *call, req *rpcRequest) {
 	c.token = at(req.Params, "_meta", "progressToken")
-	if why := b.begin(l, c); why != nil {
-		b.fail(c, why)
+	if why := l.begin(c); why != nil {
+		c.fail(why)
 		return
 	}
 	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
-	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
+	ctx, cancel := context.WithTimeout(ctx, l.bridge.o.RequestTimeout) // for a server that does not read
 	defer cancel()
-	if err := b.send(ctx, l, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.failLocked(c, unavailable(err.Error()))
+	if err := l.send(ctx, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+		l.bridge.mu.Lock()
+		defer l.bridge.mu.Unlock()
+		c.failLocked(unavailable(err.Error()))
 	}
 }
 
 // begin notes the call, so that its answer is known.
-func (b *Bridge) begin(l *link, c *call) *failure {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (l *link) begin(c *call) *failure {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	if l.over {
-		return unavailable(b.away)
+		return unavailable(l.bridge.away)
 	}
 	if c.session.over {
 		return sessionEnded()
@@ -99,38 +100,38 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 		return &failure{status: http.StatusBadRequest, code: codeInvalidRequest,
 			message: fmt.Sprintf("the id %s is that of a request that is still under way: use another one", c.id)}
 	}
-	c.link, c.number = l, b.numberLocked(l)
+	c.link, c.number = l, l.numberLocked()
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
 	c.timer = time.AfterFunc(c.within, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.giveUpLocked(c, "the proxy waited too long", timedOut())
+		l.bridge.mu.Lock()
+		defer l.bridge.mu.Unlock()
+		c.giveUpLocked("the proxy waited too long", timedOut())
 	})
 	return nil
 }
 
 // giveUpLocked answers for the server, and tells it that nobody waits any more.
-func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
-	if b.failLocked(c, why) {
-		b.cancelLocked(c, reason)
+func (c *call) giveUpLocked(reason string, why *failure) {
+	if c.failLocked(why) {
+		c.cancelLocked(reason)
 	}
 }
 
 // cancelLocked tells the server that nobody waits for a call any more.
-func (b *Bridge) cancelLocked(c *call, reason string) {
+func (c *call) cancelLocked(reason string) {
 	params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-	b.offer(c.link, &rpcRequest{Method: "notifications/cancelled", Params: params})
+	c.link.offer(&rpcRequest{Method: "notifications/cancelled", Params: params})
 }
 
 // failLocked answers a call that was begun, if it still waits for an answer.
-func (b *Bridge) failLocked(c *call, why *failure) bool {
-	return b.finishLocked(c, why.response(c.id), why)
+func (c *call) failLocked(why *failure) bool {
+	return c.finishLocked(why.response(c.id), why)
 }
 
 // finishLocked is the one place where a call that was begun ends. why is nil if
 // the answer is the server's.
-func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
+func (c *call) finishLocked(resp *rpcResponse, why *failure) bool {
 	if c.link.calls[c.number] != c {
 		return false
 	}
@@ -140,7 +141,7 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	c.session.used = time.Now()
 	if why == nil && resp.Error == nil {
 		if c.method == setLevel {
-			b.level = c.about // the server has one for all
+			c.bridge.level = c.about // the server has one for all
 		}
 		c.session.subscribeLocked(c.method, c.about)
 	}
@@ -150,46 +151,43 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	if c.listens != nil {
 		resp.Result, _ = swap(resp.Result, json.RawMessage(c.id), "_meta", metaSubscription)
 	}
-	b.replyLocked(c, resp, why)
-	b.drainLocked(c.session)
+	c.replyLocked(resp, why)
+	c.session.drainLocked()
 	return true
 }
 
 // fail answers a call that was not begun.
-func (b *Bridge) fail(c *call, why *failure) { b.reply(c, why.response(c.id), why) }
+func (c *call) fail(why *failure) { c.reply(why.response(c.id), why) }
 
-func (b *Bridge) reply(c *call, resp *rpcResponse, why *failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.replyLocked(c, resp, why)
+func (c *call) reply(resp *rpcResponse, why *failure) {
+	c.bridge.mu.Lock()
+	defer c.bridge.mu.Unlock()
+	c.replyLocked(resp, why)
 }
 
-func (b *Bridge) replyLocked(c *call, resp *rpcResponse, why *failure) {
+func (c *call) replyLocked(resp *rpcResponse, why *failure) {
 	resp.ID = c.id
 	if c.modern && why == nil {
 		why = refused(resp.Error)
 	}
 	data, err := encodeMessage(resp)
 	if err != nil {
-		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
+		c.bridge.o.Log.Warn("an answer cannot be written as JSON", "error", err)
 		data, _ = encodeMessage((&failure{code: codeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
-	b.pushLocked(c.box, item{data: data, answer: true, why: why})
+	c.bridge.mail.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
 
 // progressLocked hands a report of progress to the client that asked for it.
-func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
+func (c *call) progressLocked(params json.RawMessage) {
 	if c.token == nil {
 		return
 	}
 	c.timer.Reset(c.within)
 	params, _ = swap(params, c.token, "progressToken")
-	data, err := encodeMessage(&rpcRequest{Method: "notifications/progress", Params: params})
 	box := c.box
 	if !c.streams {
 		box = c.session.box
 	}
-	if err == nil {
-		b.pushLocked(box, item{data: data})
-	}
+	c.bridge.mail.pushMessageLocked(box, &rpcRequest{Method: "notifications/progress", Params: params})
 }

@@ -11,33 +11,33 @@ import (
 // message that may tell what another client asked is not passed on.
 
 // announceLocked hands a notification to those whom it concerns.
-func (b *Bridge) announceLocked(l *link, m *rpcRequest) {
+func (l *link) announceLocked(m *rpcRequest) {
 	data, err := encodeMessage(m)
-	if err != nil || b.listenedLocked(l, m) {
+	if err != nil || l.listenedLocked(m) {
 		return
 	}
 	only, busy := l.callerLocked()
 	switch {
 	case strings.HasSuffix(m.Method, "/list_changed"):
-		b.toAllLocked(data)
+		l.bridge.toAllLocked(data)
 	case m.Method == "notifications/resources/updated":
 		var uri string
 		_ = json.Unmarshal(at(m.Params, "uri"), &uri) // without one it concerns nobody
-		for _, s := range b.sessions {
+		for _, s := range l.bridge.sessions {
 			if s.subscribedTo(uri) {
-				b.pushLocked(s.box, item{data: data})
+				l.bridge.mail.pushLocked(s.box, item{data: data})
 			}
 		}
 	case !busy:
-		b.toAllLocked(data) // it is about the server
+		l.bridge.toAllLocked(data) // it is about the server
 	case only != nil:
-		b.pushLocked(only.streamLocked(), item{data: data})
+		l.bridge.mail.pushLocked(only.streamLocked(), item{data: data})
 	}
 }
 
 func (b *Bridge) toAllLocked(data []byte) {
 	for _, s := range b.sessions {
-		b.pushLocked(s.box, item{data: data})
+		b.mail.pushLocked(s.box, item{data: data})
 	}
 }
 
@@ -96,19 +96,19 @@ func (s *session) subscribeLocked(method, uri string) {
 }
 
 // unsubscribe ends a subscription that the server is to keep for others.
-func (b *Bridge) unsubscribe(c *call) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (c *call) unsubscribe() {
+	c.bridge.mu.Lock()
+	defer c.bridge.mu.Unlock()
 	c.session.subscribeLocked(c.method, c.about)
-	b.replyLocked(c, &rpcResponse{Result: json.RawMessage("{}")}, nil)
+	c.replyLocked(&rpcResponse{Result: json.RawMessage("{}")}, nil)
 }
 
 // introduce notes what the client of a session can do.
-func (b *Bridge) introduce(s *session, params json.RawMessage) {
+func (s *session) introduce(params json.RawMessage) {
 	var can map[string]json.RawMessage
 	_ = json.Unmarshal(at(params, "capabilities"), &can) // one that declares nothing can do nothing
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
 	s.capabilities = map[string]struct{}{}
 	for _, ability := range abilities {
 		if _, ok := can[ability]; ok {
@@ -119,10 +119,10 @@ func (b *Bridge) introduce(s *session, params json.RawMessage) {
 
 // kept tells whether another session is subscribed to what this one gives up. The
 // server has one subscription for all.
-func (b *Bridge) kept(s *session, uri string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, other := range b.sessions {
+func (s *session) kept(uri string) bool {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	for _, other := range s.bridge.sessions {
 		if _, ok := other.subscriptions[uri]; ok && other != s {
 			return true
 		}
@@ -136,32 +136,32 @@ var abilities = map[string]string{"sampling/createMessage": "sampling", "elicita
 // questionLocked hands a request of the server to the client that it is for: the
 // one whose call is under way, or the only one there is. If nobody can answer it
 // fails at once.
-func (b *Bridge) questionLocked(l *link, m *rpcRequest) {
+func (l *link) questionLocked(m *rpcRequest) {
 	if m.Method == "ping" {
-		b.offer(l, &rpcResponse{ID: m.ID, Result: json.RawMessage("{}")})
+		l.offer(&rpcResponse{ID: m.ID, Result: json.RawMessage("{}")})
 		return
 	}
-	s, why := b.whomLocked(l, m.Method)
+	s, why := l.whomLocked(m.Method)
 	if why == "" {
-		why = b.putLocked(l, s, m)
+		why = l.putLocked(s, m)
 	}
 	if why != "" {
-		b.offer(l, (&failure{code: codeInvalidRequest, message: why}).response(m.ID))
+		l.offer((&failure{code: codeInvalidRequest, message: why}).response(m.ID))
 	}
 }
 
 // putLocked puts a question to a session, or says why it cannot.
-func (b *Bridge) putLocked(l *link, s *session, m *rpcRequest) string {
+func (l *link) putLocked(s *session, m *rpcRequest) string {
 	box := s.streamLocked()
 	if box.reader == nil || box.reader.isCut {
 		return m.Method + ": the client has no stream open on which it could be asked"
 	}
-	n := b.numberLocked(l)
+	n := l.numberLocked()
 	data, err := encodeMessage(&rpcRequest{ID: number(n), Method: m.Method, Params: m.Params})
 	if err != nil {
 		return "the request cannot be written as JSON"
 	}
-	if !b.pushLocked(box, item{data: data}) {
+	if !l.bridge.mail.pushLocked(box, item{data: data}) {
 		return "the client does not read its messages"
 	}
 	l.questions[n] = question{session: s, id: m.ID}
@@ -183,15 +183,15 @@ func (b *Bridge) onlyLocked() (only *session) {
 }
 
 // whomLocked is the session that the server asks, or says why there is none.
-func (b *Bridge) whomLocked(l *link, method string) (s *session, why string) {
+func (l *link) whomLocked(method string) (s *session, why string) {
 	if len(l.questions) >= maxQuestions {
 		return nil, "too many requests wait for clients"
 	}
 	if s, _ = l.callerLocked(); s == nil {
-		s = b.onlyLocked()
+		s = l.bridge.onlyLocked()
 	}
-	if s == nil || b.sessions[s.id] != s {
-		return nil, fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", method, len(b.sessions))
+	if s == nil || l.bridge.sessions[s.id] != s {
+		return nil, fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", method, len(l.bridge.sessions))
 	}
 	ability, known := abilities[method]
 	if _, able := s.capabilities[ability]; known && !able {

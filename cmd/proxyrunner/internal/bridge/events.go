@@ -10,11 +10,9 @@ import (
 	"time"
 )
 
-const (
-	// keepAlive is how often something is sent on a stream that has nothing to say,
-	// so that nobody on the way takes it for dead.
-	keepAlive = 30 * time.Second
-)
+// keepAlive is how often something is sent on a stream that has nothing to say,
+// so that nobody on the way takes it for dead.
+const keepAlive = 30 * time.Second
 
 // events writes a response as an event stream.
 type events struct {
@@ -94,9 +92,9 @@ func (e *events) flush() error {
 
 // follow sends the messages of a mailbox until it has the answer to its call, the client is
 // gone, the reader is cut or a write fails.
-func (b *Bridge) follow(e *events, r *http.Request, box *mailbox, from *reader) {
-	for !b.isAnswered(box) {
-		i, ok := b.next(r.Context(), box, from, e.alive)
+func (m *mailboxes) follow(e *events, r *http.Request, box *mailbox, from *reader) {
+	for !m.isAnswered(box) {
+		i, ok := m.next(r.Context(), box, from, e.alive)
 		if !ok || e.event("message", i.id, i.data) != nil {
 			return
 		}

@@ -12,7 +12,7 @@ func TestSessionsMakeRoom(t *testing.T) {
 		return s
 	}
 	used, oldest, listening := open(), open(), open()
-	b.attend(listening.box, false, func() {})
+	b.mail.attend(listening.box, false, func() {})
 	for range maxSessions - 3 {
 		open()
 	}

@@ -17,40 +17,40 @@ const greetTime = 5 * time.Minute
 // greet initialises the server, before any client can speak to it, in the newest
 // version of the protocol and with all that some client may be able to do: what it
 // answers is for all clients, each of which is told its own version.
-func (b *Bridge) greet(ctx context.Context, l *link) error {
+func (l *link) greet(ctx context.Context) error {
 	version := legacy[0]
-	resp, why := b.initialize(ctx, l, version)
+	resp, why := l.initialize(ctx, version)
 	if other := offered(resp); other != "" {
 		version = other
-		resp, why = b.initialize(ctx, l, version)
+		resp, why = l.initialize(ctx, version)
 	}
 	if why != nil && why.code == codeRequestTimeout {
-		return b.startAgain(ctx, l, fmt.Errorf("it has not answered initialize for %s", greetTime))
+		return l.startAgain(ctx, fmt.Errorf("it has not answered initialize for %s", greetTime))
 	}
 	if why != nil {
 		return errors.New("initialize: " + why.message)
 	}
 	result := resp.Result
 	if resp.Error != nil {
-		if result, why = b.acquainted(ctx, l, resp.Error); why != nil {
+		if result, why = l.acquainted(ctx, resp.Error); why != nil {
 			return errors.New(why.message)
 		}
-	} else if err := b.send(ctx, l, &rpcRequest{Method: "notifications/initialized"}); err != nil {
+	} else if err := l.send(ctx, &rpcRequest{Method: "notifications/initialized"}); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.greeting = result
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	l.bridge.greeting = result
 	return nil
 }
 
-func (b *Bridge) initialize(ctx context.Context, l *link, version string) (*rpcResponse, *failure) {
+func (l *link) initialize(ctx context.Context, version string) (*rpcResponse, *failure) {
 	params, _ := json.Marshal(map[string]any{ // texts and maps
 		"protocolVersion": version,
 		"capabilities":    map[string]any{"roots": map[string]any{"listChanged": true}, "sampling": map[string]any{}, "elicitation": map[string]any{}},
 		"clientInfo":      map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
 	})
-	return b.roundTrip(ctx, l, "initialize", params, greetTime)
+	return l.roundTrip(ctx, "initialize", params, greetTime)
 }
 
 // offered is the version that a server wants instead of the one that it refuses;
@@ -70,10 +70,10 @@ func offered(resp *rpcResponse) string {
 
 // welcome is the server's answer to initialize as a client is to see it: with the
 // version that it asks for, if the server can speak that.
-func (b *Bridge) welcome(l *link, params json.RawMessage) (json.RawMessage, *failure) {
-	b.mu.Lock()
-	result, all := b.greeting, l.spoken
-	b.mu.Unlock()
+func (l *link) welcome(params json.RawMessage) (json.RawMessage, *failure) {
+	l.bridge.mu.Lock()
+	result, all := l.bridge.greeting, l.spoken
+	l.bridge.mu.Unlock()
 	var asked, spoken string
 	if result == nil {
 		_ = json.Unmarshal(at(params, "protocolVersion"), &asked) // it is refused all the same
@@ -91,30 +91,30 @@ func (b *Bridge) welcome(l *link, params json.RawMessage) (json.RawMessage, *fai
 // outlived the proxy, or only the stream, may refuse because it has been: then it
 // can be used, if it is known what it answered, or if it tells what it can do. One that
 // speaks without sessions only always refuses: then there is no result.
-func (b *Bridge) acquainted(ctx context.Context, l *link, refusal json.RawMessage) (json.RawMessage, *failure) {
-	b.mu.Lock()
-	result := b.greeting
-	b.mu.Unlock()
+func (l *link) acquainted(ctx context.Context, refusal json.RawMessage) (json.RawMessage, *failure) {
+	l.bridge.mu.Lock()
+	result := l.bridge.greeting
+	l.bridge.mu.Unlock()
 	if result != nil {
-		b.o.Log.Warn("the MCP server refuses to be initialised again: it is believed to be the one of before", "error", said(refusal))
+		l.bridge.o.Log.Warn("the MCP server refuses to be initialised again: it is believed to be the one of before", "error", said(refusal))
 		return result, nil
 	}
-	resp, why := b.roundTrip(ctx, l, methodDiscover, ofVersion(modern), b.o.RequestTimeout)
+	resp, why := l.roundTrip(ctx, methodDiscover, ofVersion(modern), l.bridge.o.RequestTimeout)
 	if why == nil {
 		var spoken []string
 		if _ = json.Unmarshal(at(resp.Result, "supportedVersions"), &spoken); resp.Error != nil {
 			spoken = supported(resp.Error)
 		}
-		b.mu.Lock()
+		l.bridge.mu.Lock()
 		l.spoken = spoken
-		b.mu.Unlock()
+		l.bridge.mu.Unlock()
 		if isModern(spoken) {
 			return nil, nil
 		}
 	}
 	if why == nil && resp.Error == nil {
 		if result, err := initializeResult(resp.Result); err == nil {
-			b.o.Log.Info("the MCP server was initialised before this proxy: took what it says of itself")
+			l.bridge.o.Log.Info("the MCP server was initialised before this proxy: took what it says of itself")
 			return result, nil
 		}
 	}
@@ -151,17 +151,17 @@ func initializeResult(discovered json.RawMessage) (json.RawMessage, error) {
 }
 
 // roundTrip is a call of the bridge itself, which the server may take that long for.
-func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
-	s := newSession()
-	c := &call{session: s, id: number(0), box: newMailbox(), within: within}
-	from, _ := b.attend(c.box, true, func() {}) // nobody else knows it
-	b.forward(ctx, l, c, &rpcRequest{ID: c.id, Method: method, Params: params})
+func (l *link) roundTrip(ctx context.Context, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
+	s := l.bridge.newSession()
+	c := &call{bridge: l.bridge, session: s, id: number(0), box: newMailbox(), within: within}
+	from, _ := l.bridge.mail.attend(c.box, true, func() {}) // nobody else knows it
+	l.forward(ctx, c, &rpcRequest{ID: c.id, Method: method, Params: params})
 	select { // there is always an answer: a timeout at the latest
 	case <-c.box.ready:
 	case <-from.cut:
 	}
-	i, ok := b.take(c.box, from)
-	b.discard(c.box)
+	i, ok := l.bridge.mail.take(c.box, from)
+	l.bridge.mail.discard(c.box)
 	if !ok {
 		return nil, unavailable("too much waits for clients")
 	}
@@ -183,20 +183,20 @@ const setLevel = "logging/setLevel"
 // before for: they do not learn that it was replaced. What has changed meanwhile was told
 // to nobody, so those who are subscribed are told to read again. A server that is the one
 // of before is told twice, which changes nothing.
-func (b *Bridge) restore(ctx context.Context, l *link) {
-	level, uris := b.asked()
-	if level != "" && !b.again(ctx, l, setLevel, map[string]any{"level": level}) {
+func (l *link) restore(ctx context.Context) {
+	level, uris := l.bridge.asked()
+	if level != "" && !l.again(ctx, setLevel, map[string]any{"level": level}) {
 		return
 	}
 	for _, uri := range uris {
 		about := map[string]any{"uri": uri}
-		if !b.again(ctx, l, "resources/subscribe", about) {
+		if !l.again(ctx, "resources/subscribe", about) {
 			return
 		}
 		params, _ := json.Marshal(about) // a text
-		b.mu.Lock()
-		b.announceLocked(l, &rpcRequest{Method: "notifications/resources/updated", Params: params})
-		b.mu.Unlock()
+		l.bridge.mu.Lock()
+		l.announceLocked(&rpcRequest{Method: "notifications/resources/updated", Params: params})
+		l.bridge.mu.Unlock()
 	}
 }
 
@@ -213,16 +213,16 @@ func (b *Bridge) asked() (level string, uris []string) {
 }
 
 // again is false if the server is gone.
-func (b *Bridge) again(ctx context.Context, l *link, method string, about map[string]any) bool {
+func (l *link) again(ctx context.Context, method string, about map[string]any) bool {
 	params, _ := json.Marshal(about) // a text
-	resp, why := b.roundTrip(ctx, l, method, params, b.o.RequestTimeout)
+	resp, why := l.roundTrip(ctx, method, params, l.bridge.o.RequestTimeout)
 	switch {
 	case why != nil:
-		b.o.Log.Warn("the new MCP server was not told what clients had asked for", "method", method, "error", why.message)
+		l.bridge.o.Log.Warn("the new MCP server was not told what clients had asked for", "method", method, "error", why.message)
 	case resp.Error != nil:
-		b.o.Log.Warn("the new MCP server refuses what clients had asked for", "method", method, "error", said(resp.Error))
+		l.bridge.o.Log.Warn("the new MCP server refuses what clients had asked for", "method", method, "error", said(resp.Error))
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	return !l.over
 }

@@ -37,16 +37,16 @@ type history struct {
 	last  int    // the number of the last event
 	items []item // the last ones, without a gap
 	bytes int
-	at    *list.Element // in Bridge.histories
+	at    *list.Element // in mailboxes.histories
 	// call says that the stream is that of a call, and answered that the answer was taken.
 	call, answered bool
 }
 
 func (h *history) id(n int) string { return fmt.Sprintf("%s-%d", h.name, n) }
 
-func (b *Bridge) lastEvent(box *mailbox) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *mailboxes) lastEvent(box *mailbox) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return box.kept.id(box.kept.last)
 }
 
@@ -57,7 +57,7 @@ func readEventID(id string) (stream string, n int, ok bool) {
 }
 
 // keepLocked numbers a message that is about to be written, and keeps it.
-func (b *Bridge) keepLocked(box *mailbox, i *item) {
+func (m *mailboxes) keepLocked(box *mailbox, i *item) {
 	h := &box.kept
 	h.answered = h.answered || (h.call && i.answer)
 	if h.name == "" {
@@ -66,48 +66,48 @@ func (b *Bridge) keepLocked(box *mailbox, i *item) {
 	h.last++
 	i.id = h.id(h.last)
 	size := len(i.data)
-	for size <= maxKeptBytes && b.keptBytes+size > maxHistory && b.forgetOldestLocked() {
+	for size <= maxKeptBytes && m.keptBytes+size > maxHistory && m.forgetOldestLocked() {
 	}
-	if size > maxKeptBytes || !b.o.Answers.Take(size) {
-		b.forgetLocked(box) // what comes before a gap is of no use
+	if size > maxKeptBytes || !m.answers.Take(size) {
+		m.forgetLocked(box) // what comes before a gap is of no use
 		return
 	}
-	b.keptBytes += size
+	m.keptBytes += size
 	h.items, h.bytes = append(h.items, *i), h.bytes+size
 	for len(h.items) > maxKept || h.bytes > maxKeptBytes {
-		b.forgetFirstLocked(h)
+		m.forgetFirstLocked(h)
 	}
 	if h.at == nil {
-		h.at = b.histories.PushBack(box)
+		h.at = m.histories.PushBack(box)
 	} else {
-		b.histories.MoveToBack(h.at)
+		m.histories.MoveToBack(h.at)
 	}
 }
 
-func (b *Bridge) forgetFirstLocked(h *history) {
+func (m *mailboxes) forgetFirstLocked(h *history) {
 	size := len(h.items[0].data)
 	h.items[0] = item{}
 	h.items, h.bytes = h.items[1:], h.bytes-size
-	b.keptBytes -= size
-	b.o.Answers.Give(size)
+	m.keptBytes -= size
+	m.answers.Give(size)
 }
 
-func (b *Bridge) forgetLocked(box *mailbox) {
+func (m *mailboxes) forgetLocked(box *mailbox) {
 	h := &box.kept
 	for len(h.items) > 0 {
-		b.forgetFirstLocked(h)
+		m.forgetFirstLocked(h)
 	}
 	if h.items = nil; h.at != nil {
-		b.histories.Remove(h.at)
+		m.histories.Remove(h.at)
 		h.at = nil
 	}
 }
 
 // forgetOldestLocked forgets what the stream has said that has been silent for longest.
-func (b *Bridge) forgetOldestLocked() bool {
-	at := b.histories.Front()
+func (m *mailboxes) forgetOldestLocked() bool {
+	at := m.histories.Front()
 	if at != nil {
-		b.forgetLocked(at.Value.(*mailbox))
+		m.forgetLocked(at.Value.(*mailbox))
 	}
 	return at != nil
 }
@@ -115,87 +115,48 @@ func (b *Bridge) forgetOldestLocked() bool {
 // resume makes the caller the reader of a stream, which goes on after event n. The reader
 // before, of a connection that the client has given up, is cut. ok is false if the stream
 // has ended.
-func (b *Bridge) resume(box *mailbox, n int, abort func()) (r *reader, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if box.closed || b.draining && !box.kept.call {
+func (m *mailboxes) resume(box *mailbox, n int, abort func()) (r *reader, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if box.closed || m.draining && !box.kept.call {
 		return nil, false
 	}
 	if old := box.reader; old != nil {
 		old.cutLocked()
 		box.reader = nil
 	}
-	b.writtenLocked(box)
+	m.writtenLocked(box)
 	box.reader = &reader{cut: make(chan struct{}), abort: abort}
 	h := &box.kept
 	first := len(h.items) - max(0, min(h.last-n, len(h.items)))
 	again := slices.Clone(h.items[first:])
 	h.items, h.last = h.items[:first], h.last-len(again)
 	for _, i := range again { // it waits again, and its memory with it
-		h.bytes, b.keptBytes, box.bytes = h.bytes-len(i.data), b.keptBytes-len(i.data), box.bytes+len(i.data)
+		h.bytes, m.keptBytes, box.bytes = h.bytes-len(i.data), m.keptBytes-len(i.data), box.bytes+len(i.data)
 		h.answered = h.answered && !i.answer
 	}
 	box.items, box.since = append(again, box.items...), time.Now()
 	if len(box.items) > 0 {
-		b.waiting[box] = struct{}{}
+		m.waiting[box] = struct{}{}
 		box.tell()
 	}
 	return box.reader, true
 }
 
 // isAnswered tells whether nothing follows on the stream of a call.
-func (b *Bridge) isAnswered(box *mailbox) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *mailboxes) isAnswered(box *mailbox) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return box.kept.answered && len(box.items) == 0
 }
 
-// nameStream makes the stream of a call one that its client can ask for again, and returns
-// the id of what comes before its first event; empty if nobody else knows the session.
-func (b *Bridge) nameStream(s *session, box *mailbox) (first string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.at == nil || s.over {
-		return ""
+// unnameLocked makes a call's stream one that cannot be asked for again. Its reader, if there
+// is one, still receives what waits.
+func (m *mailboxes) unnameLocked(box *mailbox) {
+	box.kept.name = ""
+	if m.forgetLocked(box); box.reader == nil {
+		m.discardLocked(box)
 	}
-	s.calledFor++
-	box.kept.name, box.kept.call = strconv.Itoa(s.calledFor), true
-	s.streams = append(s.streams, box)
-	if len(s.streams) > maxStreams {
-		oldest := s.streams[0]
-		s.streams = s.streams[1:]
-		oldest.kept.name = ""
-		if b.forgetLocked(oldest); oldest.reader == nil {
-			b.discardLocked(oldest)
-		}
-	}
-	return box.kept.id(0)
-}
-
-// leaveCall ends the reader of a call's stream. What the client has not received waits, if
-// it can be asked for.
-func (b *Bridge) leaveCall(box *mailbox, r *reader) {
-	b.leave(box, r)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if box.reader == nil && box.kept.name == "" {
-		b.discardLocked(box)
-	}
-}
-
-func (b *Bridge) streamOf(s *session, event string) (box *mailbox, n int, ok bool) {
-	name, n, ok := readEventID(event)
-	if !ok {
-		return nil, 0, false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, box := range append([]*mailbox{s.box}, s.streams...) {
-		if box.kept.name == name {
-			return box, n, true
-		}
-	}
-	return nil, 0, false
 }
 
 // primeLater begins a call's stream that has had nothing to say for a while with an event
@@ -214,26 +175,4 @@ func primeLater(e *events, r *http.Request, box *mailbox, from *reader, first st
 	case <-pause.C:
 		_ = e.prime(first) // a client that is gone is met again
 	}
-}
-
-// lose ends a session of sse whose stream is lost, unless its client comes back.
-func (b *Bridge) lose(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.over || s.box.reader != nil {
-		return
-	}
-	if b.draining {
-		b.endLocked(s)
-		return
-	}
-	var this *time.Timer
-	this = time.AfterFunc(linger, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if s.lingers == this { // the client has not come back, not even to be lost again
-			b.endLocked(s)
-		}
-	})
-	s.lingers = this
 }

@@ -17,29 +17,29 @@ func TestHistoryIsBounded(t *testing.T) {
 	var all []*mailbox
 	for range 50 {
 		s, _ := b.open()
-		b.attend(s.box, false, func() {})
+		b.mail.attend(s.box, false, func() {})
 		sayAll(t, b, s, 10, big)
 		all = append(all, s.box)
 	}
-	if b.keptBytes > maxHistory || b.keptBytes < maxHistory/2 {
-		t.Errorf("%d bytes are kept, want nearly %d", b.keptBytes, maxHistory)
+	if b.mail.keptBytes > maxHistory || b.mail.keptBytes < maxHistory/2 {
+		t.Errorf("%d bytes are kept, want nearly %d", b.mail.keptBytes, maxHistory)
 	}
 	if first, last := len(all[0].kept.items), len(all[49].kept.items); first != 0 || last != maxKeptBytes/big {
 		t.Errorf("of the first stream %d events are kept, of the last %d", first, last)
 	}
 	s, _ := b.open()
-	b.attend(s.box, false, func() {})
+	b.mail.attend(s.box, false, func() {})
 	sayAll(t, b, s, 100, 10)
 	if n := len(s.box.kept.items); n != maxKept {
 		t.Errorf("%d events are kept, want %d", n, maxKept)
 	}
 	b.mu.Lock()
-	for b.pushLocked(s.box, item{data: make([]byte, 1<<20)}) && s.box.bytes < 15<<20 {
+	for b.mail.pushLocked(s.box, item{data: make([]byte, 1<<20)}) && s.box.bytes < 15<<20 {
 	}
 	b.mu.Unlock()
 	b.endAll()
-	if left := b.o.Answers.Left(); left != limit.Total || b.keptBytes != 0 || b.histories.Len() != 0 {
-		t.Errorf("%d bytes are left of %d, %d kept", left, limit.Total, b.keptBytes)
+	if left := b.o.Answers.Left(); left != limit.Total || b.mail.keptBytes != 0 || b.mail.histories.Len() != 0 {
+		t.Errorf("%d bytes are left of %d, %d kept", left, limit.Total, b.mail.keptBytes)
 	}
 }
 
@@ -48,9 +48,9 @@ func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
 	t.Helper()
 	for range n {
 		b.mu.Lock()
-		b.pushLocked(s.box, item{data: make([]byte, size)})
+		b.mail.pushLocked(s.box, item{data: make([]byte, size)})
 		b.mu.Unlock()
-		if _, ok := b.take(s.box, s.box.reader); !ok {
+		if _, ok := b.mail.take(s.box, s.box.reader); !ok {
 			t.Fatal("nothing comes out")
 		}
 	}
@@ -60,14 +60,14 @@ func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
 func TestHistoryMakesRoom(t *testing.T) {
 	b := New(Options{Answers: limit.NewBudget(1000)})
 	s, _ := b.open()
-	r, _ := b.attend(s.box, false, func() {})
+	r, _ := b.mail.attend(s.box, false, func() {})
 	push := func(size int) bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.pushLocked(s.box, item{data: make([]byte, size)})
+		return b.mail.pushLocked(s.box, item{data: make([]byte, size)})
 	}
 	push(300)
-	b.take(s.box, r) // 300 that is written, and kept
+	b.mail.take(s.box, r) // 300 that is written, and kept
 	if !push(600) || r.isCut {
 		t.Error("what was written stands in the way of what waits")
 	}
@@ -82,12 +82,12 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 	s, _ := b.open()
 	for range 3 * maxStreams {
 		box := newMailbox()
-		r, _ := b.attend(box, true, func() {})
-		b.nameStream(s, box)
+		r, _ := b.mail.attend(box, true, func() {})
+		s.nameStream(box)
 		b.mu.Lock()
-		b.pushLocked(box, item{data: make([]byte, 1000), answer: true})
+		b.mail.pushLocked(box, item{data: make([]byte, 1000), answer: true})
 		b.mu.Unlock()
-		b.leaveCall(box, r)
+		b.mail.leave(box, r)
 	}
 	if diff := cmp.Diff([]int64{maxStreams, limit.Total - 1000*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
 		t.Errorf("streams, and bytes left (-want +got):\n%s", diff)

@@ -68,7 +68,7 @@ func TestExpire(t *testing.T) {
 		return s
 	}
 	idle := made(nil)
-	listening := made(func(s *session) { b.attend(s.box, false, func() {}) })
+	listening := made(func(s *session) { b.mail.attend(s.box, false, func() {}) })
 	late := made(func(s *session) { s.used = s.used.Add(time.Hour) })
 	b.expire(idle.used.Add(2 * time.Minute))
 	for name, c := range map[string]struct {

@@ -13,6 +13,7 @@ const linkQueue = 1024
 
 // link is one stream to the server, from its opening to its end.
 type link struct {
+	bridge *Bridge
 	stream io.ReadWriteCloser
 	out    chan []byte
 	gone   chan struct{} // closed when over
@@ -22,8 +23,8 @@ type link struct {
 	calls     map[int64]*call
 	questions map[int64]question
 	spoken    []string  // the versions of the protocol that are known to be spoken; nil before that is asked
-	heard     time.Time // when the server said something last
-	pinged    time.Time // when it was asked for a sign of life; zero once it gave one
+	heardAt   time.Time // when the server said something last
+	pingedAt  time.Time // when it was asked for a sign of life; zero once it gave one
 }
 
 // attach opens a stream, serves it until it ends, and says why it ended.
@@ -32,57 +33,57 @@ func (b *Bridge) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := &link{stream: stream, out: make(chan []byte, linkQueue), gone: make(chan struct{}),
+	l := &link{bridge: b, stream: stream, out: make(chan []byte, linkQueue), gone: make(chan struct{}),
 		calls: map[int64]*call{}, questions: map[int64]question{}}
 	b.mu.Lock()
 	b.away = "the MCP server has not answered initialize yet"
 	b.mu.Unlock()
 	ended := make(chan error, 3)
 	var work sync.WaitGroup
-	work.Go(func() { ended <- b.write(l) })
-	work.Go(func() { ended <- b.read(l) })
+	work.Go(func() { ended <- l.write() })
+	work.Go(func() { ended <- l.read() })
 	work.Go(func() {
-		if err := b.greet(ctx, l); err != nil {
+		if err := l.greet(ctx); err != nil {
 			ended <- err
 			return
 		}
-		b.up(l)
-		work.Go(func() { b.restore(ctx, l) })
-		ended <- b.watch(ctx, l)
+		l.up()
+		work.Go(func() { l.restore(ctx) })
+		ended <- l.watch(ctx)
 	})
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	b.down(l)
+	l.down()
 	_ = stream.Close() // it has ended, or is to
 	work.Wait()
-	b.dropQueued(l)
+	l.dropQueued()
 	return err
 }
 
-func (b *Bridge) up(l *link) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (l *link) up() {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	if !l.over {
-		b.link = l
-		b.o.Log.Info("attached to the MCP server")
+		l.bridge.link = l
+		l.bridge.o.Log.Info("attached to the MCP server")
 	}
 }
 
 // down takes the link away, and answers every call that was under way.
-func (b *Bridge) down(l *link) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.link == l {
-		b.link = nil
+func (l *link) down() {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	if l.bridge.link == l {
+		l.bridge.link = nil
 	}
-	b.away = "the MCP server is away: its stream has just ended"
+	l.bridge.away = "the MCP server is away: its stream has just ended"
 	l.over = true
 	close(l.gone)
 	for _, c := range l.calls {
-		b.failLocked(c, restarted())
+		c.failLocked(restarted())
 	}
 }
 
@@ -95,13 +96,28 @@ func (b *Bridge) attached() (*link, *failure) {
 	return b.link, nil
 }
 
+// numberLocked is the next number that nothing under way has. It stays below 2^31:
+// there are servers that keep it in 32 bits.
+func (l *link) numberLocked() int64 {
+	for {
+		if l.bridge.lastID++; l.bridge.lastID <= 0 {
+			l.bridge.lastID = 1
+		}
+		n := int64(l.bridge.lastID)
+		_, asked := l.questions[n]
+		if _, called := l.calls[n]; !called && !asked {
+			return n
+		}
+	}
+}
+
 // send queues a message, and waits while the queue is full.
-func (b *Bridge) send(ctx context.Context, l *link, m rpcMessage) error {
+func (l *link) send(ctx context.Context, m rpcMessage) error {
 	line, err := encodeMessage(m)
 	if err != nil {
 		return fmt.Errorf("the message cannot be written as JSON: %w", err)
 	}
-	if !b.o.Requests.Take(len(line)) {
+	if !l.bridge.o.Requests.Take(len(line)) {
 		return errors.New("too much waits for the MCP server")
 	}
 	select {
@@ -112,26 +128,26 @@ func (b *Bridge) send(ctx context.Context, l *link, m rpcMessage) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	b.o.Requests.Give(len(line))
+	l.bridge.o.Requests.Give(len(line))
 	return err
 }
 
 // offer queues a message if there is room. A server that reads nothing has no use
 // for more.
-func (b *Bridge) offer(l *link, m rpcMessage) {
+func (l *link) offer(m rpcMessage) {
 	line, err := encodeMessage(m)
-	if err != nil || !b.o.Requests.Take(len(line)) {
+	if err != nil || !l.bridge.o.Requests.Take(len(line)) {
 		return
 	}
 	select {
 	case l.out <- line:
 	default:
-		b.o.Requests.Give(len(line))
+		l.bridge.o.Requests.Give(len(line))
 	}
 }
 
 // write gives the server what is queued, until the link is over.
-func (b *Bridge) write(l *link) error {
+func (l *link) write() error {
 	// A proxy that was killed while it wrote has left half a line.
 	if _, err := l.stream.Write([]byte("\n")); err != nil {
 		return fmt.Errorf("write to the MCP server: %w", err)
@@ -140,7 +156,7 @@ func (b *Bridge) write(l *link) error {
 		select {
 		case line := <-l.out:
 			_, err := l.stream.Write(append(line, '\n'))
-			b.o.Requests.Give(len(line))
+			l.bridge.o.Requests.Give(len(line))
 			if err != nil {
 				return fmt.Errorf("write to the MCP server: %w", err)
 			}
@@ -151,11 +167,11 @@ func (b *Bridge) write(l *link) error {
 }
 
 // dropQueued releases what a link that is over has not written.
-func (b *Bridge) dropQueued(l *link) {
+func (l *link) dropQueued() {
 	for {
 		select {
 		case line := <-l.out:
-			b.o.Requests.Give(len(line))
+			l.bridge.o.Requests.Give(len(line))
 		default:
 			return
 		}
@@ -163,7 +179,7 @@ func (b *Bridge) dropQueued(l *link) {
 }
 
 // read takes what the server prints, until it prints no more.
-func (b *Bridge) read(l *link) error {
+func (l *link) read() error {
 	in := newLines(l.stream, MaxLine)
 	for {
 		line, whole, err := in.next()
@@ -173,19 +189,19 @@ func (b *Bridge) read(l *link) error {
 		case err != nil:
 			return err
 		case !whole:
-			b.heard(l)
-			b.tooLong(l, in.id())
+			l.heard()
+			l.tooLong(in.id())
 			continue
 		case len(line) == 0:
 			continue
 		}
 		m, err := decode(line)
 		if err != nil && m == nil {
-			b.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
+			l.bridge.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
 			continue
 		}
-		b.heard(l)
-		b.route(l, m, err)
+		l.heard()
+		l.route(m, err)
 	}
 }
 
@@ -199,72 +215,72 @@ const (
 	leastPatience = time.Minute
 )
 
-func (b *Bridge) heard(l *link) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l.heard, l.pinged = time.Now(), time.Time{}
+func (l *link) heard() {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	l.heardAt, l.pingedAt = time.Now(), time.Time{}
 }
 
 // silenceLocked is for how long the server has owed a sign of life.
 func (l *link) silenceLocked() time.Duration {
-	if l.pinged.IsZero() {
+	if l.pingedAt.IsZero() {
 		return 0
 	}
-	return time.Since(l.pinged)
+	return time.Since(l.pingedAt)
 }
 
 // watch asks a server that is silent for a sign of life, until the link is over. It
 // returns an error once there has been none for too long.
-func (b *Bridge) watch(ctx context.Context, l *link) error {
-	patience := max(leastPatience, b.o.RequestTimeout)
+func (l *link) watch(ctx context.Context) error {
+	patience := max(leastPatience, l.bridge.o.RequestTimeout)
 	for {
-		pause := time.NewTimer(b.ping(l, pingEvery))
+		pause := time.NewTimer(l.untilSilent(pingEvery))
 		select {
 		case <-pause.C:
 		case <-l.gone:
 			pause.Stop()
 			return nil
 		}
-		if !b.owes(l) {
+		if !l.owes() {
 			continue
 		}
-		if _, why := b.roundTrip(ctx, l, "ping", nil, patience); why != nil && b.owes(l) {
-			return b.startAgain(ctx, l, fmt.Errorf("it has said nothing for %s", patience))
+		if _, why := l.roundTrip(ctx, "ping", nil, patience); why != nil && l.owes() {
+			return l.startAgain(ctx, fmt.Errorf("it has said nothing for %s", patience))
 		}
 	}
 }
 
-// ping is how long to wait until silence has lasted for so long.
-func (b *Bridge) ping(l *link, silence time.Duration) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(silence-time.Since(l.heard), time.Second)
+// untilSilent is how long to wait until silence has lasted for so long.
+func (l *link) untilSilent(silence time.Duration) time.Duration {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	return max(silence-time.Since(l.heardAt), time.Second)
 }
 
 // owes tells whether the server has been silent, and notes since when it is asked.
-func (b *Bridge) owes(l *link) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if l.over || time.Since(l.heard) < pingEvery {
+func (l *link) owes() bool {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	if l.over || time.Since(l.heardAt) < pingEvery {
 		return false
 	}
-	if l.pinged.IsZero() {
-		l.pinged = time.Now()
+	if l.pingedAt.IsZero() {
+		l.pingedAt = time.Now()
 	}
 	return true
 }
 
 // startAgain starts a server again that can be reached and does not answer.
-func (b *Bridge) startAgain(ctx context.Context, l *link, why error) error {
+func (l *link) startAgain(ctx context.Context, why error) error {
 	select {
 	case <-l.gone:
 		return why // it is another matter: the stream has ended
 	default:
 	}
-	if b.o.Restart == nil || ctx.Err() != nil {
+	if l.bridge.o.Restart == nil || ctx.Err() != nil {
 		return why
 	}
-	if err := b.o.Restart(ctx); err != nil {
+	if err := l.bridge.o.Restart(ctx); err != nil {
 		return errors.Join(why, fmt.Errorf("start it again: %w", err))
 	}
 	return fmt.Errorf("%w: it is started again", why)

@@ -1,8 +1,13 @@
 package bridge
 
 import (
+	"container/list"
 	"context"
+	"log/slog"
+	"sync"
 	"time"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 )
 
 const (
@@ -13,6 +18,21 @@ const (
 	// slow is how long a message may wait for a reader that is there.
 	slow = 30 * time.Second
 )
+
+// mailboxes move messages into mailboxes and out of them, within a budget that all share.
+// When memory is short, what is kept goes first, and then what has waited for longest.
+type mailboxes struct {
+	answers *limit.Budget
+	log     *slog.Logger
+
+	mu       *sync.Mutex           // Bridge.mu, which guards what follows, and each mailbox
+	draining bool                  // streams of sessions get no new readers
+	waiting  map[*mailbox]struct{} // those that are not empty
+	// histories are the mailboxes of which something is kept, of *mailbox, the one that has
+	// been silent for longest first, and keptBytes how much.
+	histories list.List
+	keptBytes int
+}
 
 // mailbox holds the messages for one reader until it has received them. It is
 // guarded by Bridge.mu, but for ready.
@@ -40,10 +60,10 @@ func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
 // attend makes the caller the reader, who ends when cut is closed and then calls
 // leave. ok is false if there is another one, or the proxy is ending: private
 // mailboxes, of one call, are served to the end.
-func (b *Bridge) attend(box *mailbox, private bool, abort func()) (r *reader, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if box.reader != nil || box.closed || (b.draining && !private) {
+func (m *mailboxes) attend(box *mailbox, private bool, abort func()) (r *reader, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if box.reader != nil || box.closed || (m.draining && !private) {
 		return nil, false
 	}
 	box.reader = &reader{cut: make(chan struct{}), abort: abort}
@@ -51,33 +71,44 @@ func (b *Bridge) attend(box *mailbox, private bool, abort func()) (r *reader, ok
 	return box.reader, true
 }
 
-// leave ends the reader. What it has not taken stays for the next one.
-func (b *Bridge) leave(box *mailbox, r *reader) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// leave ends the reader. What it has not taken stays for the next one, if there can be one:
+// a stream without a name cannot be asked for.
+func (m *mailboxes) leave(box *mailbox, r *reader) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if box.reader == r { // not if another one has taken over
-		b.writtenLocked(box)
+		m.writtenLocked(box)
 		box.reader = nil
+	}
+	if box.reader == nil && box.kept.name == "" {
+		m.discardLocked(box)
 	}
 }
 
 // discard empties a mailbox for good.
-func (b *Bridge) discard(box *mailbox) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.discardLocked(box)
+func (m *mailboxes) discard(box *mailbox) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.discardLocked(box)
 }
 
-func (b *Bridge) discardLocked(box *mailbox) {
+func (m *mailboxes) discardLocked(box *mailbox) {
 	box.closed = true
-	b.emptyLocked(box)
-	b.forgetLocked(box)
+	m.emptyLocked(box)
+	m.forgetLocked(box)
+}
+
+// pushMessageLocked is pushLocked for a message that is lost if it cannot be written as JSON.
+func (m *mailboxes) pushMessageLocked(box *mailbox, message rpcMessage) {
+	if data, err := encodeMessage(message); err == nil {
+		m.pushLocked(box, item{data: data})
+	}
 }
 
 // pushLocked puts a message into a mailbox. It says false if the message is lost:
 // nobody reads and there is much already, or the reader is too slow and loses its
 // stream.
-func (b *Bridge) pushLocked(box *mailbox, i item) bool {
+func (m *mailboxes) pushLocked(box *mailbox, i item) bool {
 	if box.closed || (box.reader != nil && box.reader.isCut) {
 		return false
 	}
@@ -85,20 +116,20 @@ func (b *Bridge) pushLocked(box *mailbox, i item) bool {
 	if box.bytes == 0 {
 		box.since = now
 	} else if box.reader != nil && (box.bytes+size > boxBytes || now.Sub(box.since) > slow) {
-		b.o.Log.Warn("a client reads too slowly: its stream is ended", "bytes", box.bytes, "waiting", now.Sub(box.since).String())
-		b.cutLocked(box)
+		m.log.Warn("a client reads too slowly: its stream is ended", "bytes", box.bytes, "waiting", now.Sub(box.since).String())
+		m.cutLocked(box)
 		return false
 	}
 	if box.reader == nil && !i.answer && box.bytes+size > unreadBytes {
 		return false
 	}
-	if !b.roomLocked(box, size) {
-		b.cutLocked(box) // what is missing must not be overlooked
+	if !m.roomLocked(box, size) {
+		m.cutLocked(box) // what is missing must not be overlooked
 		return false
 	}
 	box.items = append(box.items, i)
 	box.bytes += size
-	b.waiting[box] = struct{}{}
+	m.waiting[box] = struct{}{}
 	box.tell()
 	return true
 }
@@ -112,12 +143,12 @@ func (box *mailbox) tell() {
 
 // roomLocked takes room for one more message, if need be from other mailboxes. It
 // says false if there is none, or the mailbox itself had to make it.
-func (b *Bridge) roomLocked(box *mailbox, size int) bool {
-	for !b.o.Answers.Take(size) {
-		if b.forgetOldestLocked() {
+func (m *mailboxes) roomLocked(box *mailbox, size int) bool {
+	for !m.answers.Take(size) {
+		if m.forgetOldestLocked() {
 			continue
 		}
-		if !b.evictLocked() || (box.reader != nil && box.reader.isCut) {
+		if !m.evictLocked() || (box.reader != nil && box.reader.isCut) {
 			return false
 		}
 	}
@@ -125,9 +156,9 @@ func (b *Bridge) roomLocked(box *mailbox, size int) bool {
 }
 
 // evictLocked makes room: whose messages have waited for longest loses them.
-func (b *Bridge) evictLocked() bool {
+func (m *mailboxes) evictLocked() bool {
 	var oldest *mailbox
-	for box := range b.waiting {
+	for box := range m.waiting {
 		if oldest == nil || box.since.Before(oldest.since) {
 			oldest = box
 		}
@@ -135,14 +166,14 @@ func (b *Bridge) evictLocked() bool {
 	if oldest == nil {
 		return false
 	}
-	b.o.Log.Warn("too much waits for clients: the one that has not read for longest loses it", "bytes", oldest.bytes)
-	b.cutLocked(oldest)
+	m.log.Warn("too much waits for clients: the one that has not read for longest loses it", "bytes", oldest.bytes)
+	m.cutLocked(oldest)
 	return true
 }
 
 // cutLocked ends the reader, if there is one, and drops what waits for it.
-func (b *Bridge) cutLocked(box *mailbox) {
-	b.emptyLocked(box)
+func (m *mailboxes) cutLocked(box *mailbox) {
+	m.emptyLocked(box)
 	if box.reader != nil {
 		box.reader.cutLocked()
 	}
@@ -158,51 +189,51 @@ func (r *reader) cutLocked() {
 
 // emptyLocked drops what waits. A message that is being written counts as dropped:
 // the write is about to fail.
-func (b *Bridge) emptyLocked(box *mailbox) {
-	b.o.Answers.Give(box.bytes)
+func (m *mailboxes) emptyLocked(box *mailbox) {
+	m.answers.Give(box.bytes)
 	box.items, box.bytes, box.writing = nil, 0, 0
-	delete(b.waiting, box)
+	delete(m.waiting, box)
 }
 
 // take returns the first message. The caller takes no other before it has written
 // this one.
-func (b *Bridge) take(box *mailbox, r *reader) (i item, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (m *mailboxes) take(box *mailbox, r *reader) (i item, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if box.reader != r {
 		return item{}, false
 	}
-	b.writtenLocked(box)
+	m.writtenLocked(box)
 	if len(box.items) == 0 || r.isCut {
 		return item{}, false
 	}
 	i, box.items[0] = box.items[0], item{}
 	box.items = box.items[1:]
 	box.writing, box.since = len(i.data), time.Now()
-	b.keepLocked(box, &i)
+	m.keepLocked(box, &i)
 	return i, true
 }
 
-func (b *Bridge) writtenLocked(box *mailbox) {
+func (m *mailboxes) writtenLocked(box *mailbox) {
 	if box.writing > 0 {
-		b.o.Answers.Give(box.writing)
+		m.answers.Give(box.writing)
 		box.bytes -= box.writing
 		box.writing = 0
 	}
 	if box.bytes == 0 {
 		box.items = nil
-		delete(b.waiting, box)
+		delete(m.waiting, box)
 		if box.reader != nil && box.reader.finish {
-			b.cutLocked(box)
+			m.cutLocked(box)
 		}
 	}
 }
 
 // next waits for a message. ok is false when the reader is to end; alive is asked
 // for when nothing has come for a while.
-func (b *Bridge) next(ctx context.Context, box *mailbox, r *reader, alive func() error) (i item, ok bool) {
+func (m *mailboxes) next(ctx context.Context, box *mailbox, r *reader, alive func() error) (i item, ok bool) {
 	for {
-		if i, ok := b.take(box, r); ok {
+		if i, ok := m.take(box, r); ok {
 			return i, true
 		}
 		tick := time.NewTimer(keepAlive)

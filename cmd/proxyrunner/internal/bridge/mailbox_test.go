@@ -28,20 +28,20 @@ func TestSlowIsAMatterOfTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := New(Options{Answers: limit.NewBudget(test.budget)})
 				box := newMailbox()
-				r, _ := b.attend(box, false, func() {})
+				r, _ := b.mail.attend(box, false, func() {})
 				for range test.count {
 					time.Sleep(test.pause) // on the clock of the bubble
 					b.mu.Lock()
-					b.pushLocked(box, item{data: text})
+					b.mail.pushLocked(box, item{data: text})
 					b.mu.Unlock()
 					if test.reads {
-						b.take(box, r)
+						b.mail.take(box, r)
 					}
 				}
 				if r.isCut != test.cut || len(box.items) != test.messages {
 					t.Errorf("cut %v with %d messages, want %v with %d: %s", r.isCut, len(box.items), test.cut, test.messages, test.why)
 				}
-				b.discard(box)
+				b.mail.discard(box)
 				if left := b.o.Answers.Left(); left != test.budget {
 					t.Errorf("%d bytes are lost", test.budget-left)
 				}

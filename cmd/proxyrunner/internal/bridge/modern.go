@@ -102,54 +102,54 @@ func plain(value string) string {
 }
 
 // askModern is ask for a request of version v.
-func (b *Bridge) askModern(ctx context.Context, l *link, c *call, req *rpcRequest, v string) {
+func (l *link) askModern(ctx context.Context, c *call, req *rpcRequest, v string) {
 	c.modern = true
-	if b.o.Mode == ModeSSE {
-		b.fail(c, unsupported(v, legacy))
+	if l.bridge.o.Mode == ModeSSE {
+		c.fail(unsupported(v, legacy))
 		return
 	}
-	spoken := b.spoken(ctx, l)
+	spoken := l.spokenVersions(ctx)
 	switch {
 	case !slices.Contains(spoken, v):
-		b.fail(c, unsupported(v, spoken))
+		c.fail(unsupported(v, spoken))
 		return
 	case slices.Contains(removed, req.Method):
-		b.fail(c, &failure{status: http.StatusNotFound, code: codeMethodNotFound, message: req.Method + " is not part of version " + v})
+		c.fail(&failure{status: http.StatusNotFound, code: codeMethodNotFound, message: req.Method + " is not part of version " + v})
 		return
 	case req.Method == methodDiscover:
-		if result := b.discovered(spoken); result != nil {
-			b.reply(c, &rpcResponse{Result: result}, nil)
+		if result := l.bridge.discovered(spoken); result != nil {
+			c.reply(&rpcResponse{Result: result}, nil)
 			return
 		}
 	case req.Method == methodListen:
-		if b.isDraining() {
-			b.fail(c, unavailable(ending))
+		if l.bridge.isDraining() {
+			c.fail(unavailable(ending))
 			return
 		}
 		c.listens, c.within = &interests{}, math.MaxInt64 // as long as the client wants
 		_ = json.Unmarshal(at(req.Params, "notifications"), c.listens)
 	}
-	b.forward(ctx, l, c, req)
+	l.forward(ctx, c, req)
 }
 
-// spoken are all versions that the server, and the bridge in front of it, can speak. A server
+// spokenVersions are all versions that the server, and the bridge in front of it, can speak. A server
 // is asked once, when the first request comes that needs to know.
-func (b *Bridge) spoken(ctx context.Context, l *link) []string {
-	b.mu.Lock()
+func (l *link) spokenVersions(ctx context.Context) []string {
+	l.bridge.mu.Lock()
 	spoken := l.spoken
-	b.mu.Unlock()
+	l.bridge.mu.Unlock()
 	if spoken != nil {
 		return spoken
 	}
-	resp, why := b.roundTrip(ctx, l, methodDiscover, ofVersion(noVersion), probeTime)
+	resp, why := l.roundTrip(ctx, methodDiscover, ofVersion(noVersion), probeTime)
 	if why != nil {
 		return legacy // it is asked again
 	}
 	if spoken = supported(resp.Error); len(spoken) == 0 {
 		spoken = legacy
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
 	l.spoken = spoken
 	return spoken
 }
@@ -254,25 +254,25 @@ func (i *interests) want(m *rpcRequest) bool {
 // listenedLocked hands a notification to the listen call that the server names in it, and one
 // that names none to all that want it: a server that was initialised need not name them. done
 // says that it concerns nobody else.
-func (b *Bridge) listenedLocked(l *link, m *rpcRequest) (done bool) {
+func (l *link) listenedLocked(m *rpcRequest) (done bool) {
 	tag := at(m.Params, "_meta", metaSubscription)
 	if tag != nil {
 		n, _ := rpcID(tag).int()
 		if c := l.calls[n]; c != nil && c.listens != nil {
-			b.pushTaggedLocked(c, m)
+			c.pushTaggedLocked(m)
 		}
 		return true
 	}
 	for _, c := range l.calls {
 		if c.listens != nil && c.listens.want(m) {
-			b.pushTaggedLocked(c, m)
+			c.pushTaggedLocked(m)
 		}
 	}
 	return false
 }
 
 // pushTaggedLocked names a listen call as its client knows it.
-func (b *Bridge) pushTaggedLocked(c *call, m *rpcRequest) {
+func (c *call) pushTaggedLocked(m *rpcRequest) {
 	var params, meta map[string]json.RawMessage
 	if json.Unmarshal(m.Params, &params) != nil || params == nil {
 		params = map[string]json.RawMessage{}
@@ -283,23 +283,18 @@ func (b *Bridge) pushTaggedLocked(c *call, m *rpcRequest) {
 	meta[metaSubscription] = json.RawMessage(c.id)
 	params["_meta"], _ = json.Marshal(meta) // JSON that was read, as below
 	tagged, _ := json.Marshal(params)
-	if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: tagged}); err == nil {
-		b.pushLocked(c.box, item{data: data})
-	}
+	c.bridge.mail.pushMessageLocked(c.box, &rpcRequest{Method: m.Method, Params: tagged})
 }
 
 // endListensLocked ends the listen calls as a server does that ends.
-func (b *Bridge) endListensLocked() {
-	if b.link == nil {
-		return
-	}
-	for _, c := range b.link.calls {
+func (l *link) endListensLocked() {
+	for _, c := range l.calls {
 		if c.listens == nil {
 			continue
 		}
 		result, _ := json.Marshal(map[string]any{"resultType": "complete", "_meta": map[string]any{metaSubscription: json.RawMessage(c.id)}})
-		if b.finishLocked(c, &rpcResponse{Result: result}, nil) {
-			b.cancelLocked(c, "the proxy is ending")
+		if c.finishLocked(&rpcResponse{Result: result}, nil) {
+			c.cancelLocked("the proxy is ending")
 		}
 	}
 }

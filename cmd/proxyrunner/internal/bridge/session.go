@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/rand"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -18,10 +19,11 @@ type item struct {
 }
 
 // session is one client. A request without a session has one that nobody else
-// knows. All but id and box are guarded by Bridge.mu.
+// knows. All but bridge, id and box are guarded by Bridge.mu.
 type session struct {
-	id  string
-	box *mailbox // for its stream
+	bridge *Bridge
+	id     string
+	box    *mailbox // for its stream
 	// calls are those under way, by the client's id.
 	calls map[rpcID]*call
 	used  time.Time
@@ -39,8 +41,8 @@ type session struct {
 	lingers *time.Timer
 }
 
-func newSession() *session {
-	s := &session{id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
+func (b *Bridge) newSession() *session {
+	s := &session{bridge: b, id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
 	s.box.kept.name = ownStream
 	return s
 }
@@ -52,14 +54,14 @@ func (b *Bridge) open() (*session, *failure) {
 	if b.over {
 		return nil, unavailable(b.away)
 	}
-	if b.draining {
+	if b.mail.draining {
 		return nil, unavailable(ending)
 	}
 	if len(b.sessions) >= maxSessions && !b.evictSessionLocked() {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
 			message: "there are too many sessions: end some, or try again later"}
 	}
-	s := newSession()
+	s := b.newSession()
 	if b.o.Mode == ModeSSE {
 		s.box.kept.name = s.id // nothing else in a request for its stream names the session
 	}
@@ -73,7 +75,7 @@ func (b *Bridge) open() (*session, *failure) {
 func (b *Bridge) evictSessionLocked() bool {
 	for at := b.byUse.Front(); at != nil; at = at.Next() {
 		if s := at.Value.(*session); s.idleLocked() {
-			b.endLocked(s)
+			s.endLocked()
 			return true
 		}
 	}
@@ -97,36 +99,88 @@ func (b *Bridge) find(id string) (*session, bool) {
 
 // end forgets a session, and tells the server to forget its calls. It may be
 // called twice.
-func (b *Bridge) end(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.endLocked(s)
+func (s *session) end() {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	s.endLocked()
 }
 
-func (b *Bridge) endLocked(s *session) {
+func (s *session) endLocked() {
 	if s.over {
 		return
 	}
 	s.over = true
-	delete(b.sessions, s.id)
+	delete(s.bridge.sessions, s.id)
 	if s.at != nil {
-		b.byUse.Remove(s.at)
+		s.bridge.byUse.Remove(s.at)
 	}
 	for _, c := range s.calls {
-		b.giveUpLocked(c, "the session has ended", sessionEnded())
+		c.giveUpLocked("the session has ended", sessionEnded())
 	}
-	if b.link != nil {
-		b.disappointLocked(b.link, s)
+	if s.bridge.link != nil {
+		s.bridge.link.disappointLocked(s)
 	}
-	b.cutLocked(s.box)
-	b.discardLocked(s.box)
+	s.bridge.mail.cutLocked(s.box)
+	s.bridge.mail.discardLocked(s.box)
 	for _, box := range s.streams {
-		box.kept.name = ""
-		if b.forgetLocked(box); box.reader == nil { // otherwise it is about to be told why
-			b.discardLocked(box)
-		}
+		s.bridge.mail.unnameLocked(box)
 	}
 	s.streams = nil
+}
+
+// nameStream makes the stream of a call one that its client can ask for again, and returns
+// the id of what comes before its first event; empty if nobody else knows the session.
+func (s *session) nameStream(box *mailbox) (first string) {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	if s.at == nil || s.over {
+		return ""
+	}
+	s.calledFor++
+	box.kept.name, box.kept.call = strconv.Itoa(s.calledFor), true
+	s.streams = append(s.streams, box)
+	if len(s.streams) > maxStreams {
+		s.bridge.mail.unnameLocked(s.streams[0])
+		s.streams = s.streams[1:]
+	}
+	return box.kept.id(0)
+}
+
+func (s *session) streamOf(event string) (box *mailbox, n int, ok bool) {
+	name, n, ok := readEventID(event)
+	if !ok {
+		return nil, 0, false
+	}
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	for _, box := range append([]*mailbox{s.box}, s.streams...) {
+		if box.kept.name == name {
+			return box, n, true
+		}
+	}
+	return nil, 0, false
+}
+
+// lose ends a session of sse whose stream is lost, unless its client comes back.
+func (s *session) lose() {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	if s.over || s.box.reader != nil {
+		return
+	}
+	if s.bridge.mail.draining {
+		s.endLocked()
+		return
+	}
+	var this *time.Timer
+	this = time.AfterFunc(linger, func() {
+		s.bridge.mu.Lock()
+		defer s.bridge.mu.Unlock()
+		if s.lingers == this { // the client has not come back, not even to be lost again
+			s.endLocked()
+		}
+	})
+	s.lingers = this
 }
 
 // expire ends sessions that nobody has used for the TTL.
@@ -135,7 +189,7 @@ func (b *Bridge) expire(now time.Time) {
 	defer b.mu.Unlock()
 	for _, s := range b.sessions {
 		if s.idleLocked() && now.Sub(s.used) > b.o.SessionTTL {
-			b.endLocked(s)
+			s.endLocked()
 		}
 	}
 }
@@ -147,29 +201,31 @@ const ending = "the proxy is ending"
 func (b *Bridge) Drain() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.draining = true
+	b.mail.draining = true
 	for _, s := range b.sessions {
-		b.drainLocked(s)
+		s.drainLocked()
 	}
-	b.endListensLocked()
+	if b.link != nil {
+		b.link.endListensLocked()
+	}
 }
 
 func (b *Bridge) isDraining() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.draining
+	return b.mail.draining
 }
 
 // drainLocked ends the session's stream when all is written, if no call is under way.
-func (b *Bridge) drainLocked(s *session) {
-	if b.draining && s.lingers != nil && len(s.calls) == 0 {
-		b.endLocked(s)
+func (s *session) drainLocked() {
+	if s.bridge.mail.draining && s.lingers != nil && len(s.calls) == 0 {
+		s.endLocked()
 		return
 	}
-	if r := s.box.reader; b.draining && r != nil && len(s.calls) == 0 {
+	if r := s.box.reader; s.bridge.mail.draining && r != nil && len(s.calls) == 0 {
 		r.finish = true
 		if s.box.bytes == 0 {
-			b.cutLocked(s.box)
+			s.bridge.mail.cutLocked(s.box)
 		}
 	}
 }
@@ -179,6 +235,6 @@ func (b *Bridge) endAll() {
 	defer b.mu.Unlock()
 	b.over = true
 	for _, s := range b.sessions {
-		b.endLocked(s)
+		s.endLocked()
 	}
 }

@@ -21,24 +21,24 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		var why *failure
 		if s, why = b.open(); why != nil {
-			writeJSON(w, item{data: encode(why.response("")), why: why})
+			refuse(w, "", why)
 			return
 		}
 		var ok bool
-		if from, ok = b.attend(s.box, false, out.abort); !ok { // the proxy is ending
-			b.end(s)
+		if from, ok = b.mail.attend(s.box, false, out.abort); !ok { // the proxy is ending
+			s.end()
 			rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
 			return
 		}
-		first = b.lastEvent(s.box)
+		first = b.mail.lastEvent(s.box)
 	}
-	defer b.lose(s)
-	defer b.leave(s.box, from)
+	defer s.lose()
+	defer b.mail.leave(s.box, from)
 	// A client resolves it against the address that it used itself, so a path is all
 	// that it needs to be told.
 	endpoint := b.prefix(r.Header) + "/messages?session_id=" + url.QueryEscape(s.id)
 	if out.event("endpoint", first, []byte(endpoint)) == nil {
-		b.follow(out, r, s.box, from)
+		b.mail.follow(out, r, s.box, from)
 	}
 }
 
@@ -51,7 +51,7 @@ func (b *Bridge) comeBack(r *http.Request, out *events) (s *session, from *reade
 		return nil, nil, ""
 	}
 	if s, ok = b.find(id); ok {
-		from, ok = b.resume(s.box, n, out.abort)
+		from, ok = b.mail.resume(s.box, n, out.abort)
 	}
 	if !ok {
 		return nil, nil, ""
@@ -96,9 +96,9 @@ func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	defer free()
 	if req, isRequest := m.(*rpcRequest); isRequest && req.IsCall() {
-		b.ask(r.Context(), s, req, s.box, true)
+		s.ask(r.Context(), req, s.box, true)
 	} else {
-		b.accept(s, m)
+		s.accept(m)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -34,7 +33,7 @@ func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 		b.listen(w, r)
 	case http.MethodDelete:
 		if s, ok := b.known(w, r); ok {
-			b.end(s)
+			s.end()
 			w.WriteHeader(http.StatusNoContent)
 		}
 	default:
@@ -80,7 +79,7 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream(w)
-	from, ok := b.attend(s.box, false, out.abort)
+	from, ok := b.mail.attend(s.box, false, out.abort)
 	if !ok && b.isDraining() {
 		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
 		return
@@ -90,33 +89,33 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.leave(s.box, from)
+	defer b.mail.leave(s.box, from)
 	begin := out.begin
 	if r.Header.Get(versionHeader) >= primed {
-		begin = func() error { return out.prime(b.lastEvent(s.box)) }
+		begin = func() error { return out.prime(b.mail.lastEvent(s.box)) }
 	}
 	if begin() == nil {
-		b.follow(out, r, s.box, from)
+		b.mail.follow(out, r, s.box, from)
 	}
 }
 
 // listenAgain goes on with a stream that the client has lost after an event.
 func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session, event string) {
-	box, n, ok := b.streamOf(s, event)
+	box, n, ok := s.streamOf(event)
 	if !ok {
 		rpcerror.Write(w, http.StatusBadRequest, nil, "the stream of that "+lastEventHeader+" is not kept any more: open one without it")
 		return
 	}
 	out := stream(w)
-	from, ok := b.resume(box, n, out.abort)
+	from, ok := b.mail.resume(box, n, out.abort)
 	if !ok {
 		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.leaveCall(box, from)
+	defer b.mail.leave(box, from)
 	if out.begin() == nil {
-		b.follow(out, r, box, from)
+		b.mail.follow(out, r, box, from)
 	}
 }
 
@@ -138,23 +137,23 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isCall {
-		b.accept(s, m)
+		s.accept(m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	box, first := newMailbox(), ""
 	e := stream(w)
-	from, _ := b.attend(box, true, e.abort) // nobody else knows it
-	defer b.leaveCall(box, from)
+	from, _ := b.mail.attend(box, true, e.abort) // nobody else knows it
+	defer b.mail.leave(box, from)
 	if streams {
-		first = b.nameStream(s, box)
+		first = s.nameStream(box)
 	}
-	b.ask(r.Context(), s, req, box, streams)
+	s.ask(r.Context(), req, box, streams)
 	free() // the call waits for as long as it takes, but not with its request
 	primeLater(e, r, box, from, first)
 	b.respond(e, r, s, box, from, streams)
 	if _, found := b.find(s.id); !found {
-		b.end(s) // a session that nobody else knows
+		s.end() // a session that nobody else knows
 	}
 }
 
@@ -171,13 +170,12 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 	m, err := decode(body)
 	if err != nil {
 		free()
-		why := malformed(err)
-		writeJSON(w, item{data: encode(why.response("")), why: why})
+		refuse(w, "", malformed(err))
 		return nil, nil, false
 	}
 	if why := checkVersion(r.Header, m); why != nil && b.o.Mode != ModeSSE {
 		free()
-		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		refuse(w, idOf(m), why)
 		return nil, nil, false
 	}
 	return m, free, true
@@ -187,44 +185,35 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 // names none is alone.
 func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage) (*session, bool) {
 	if req, ok := m.(*rpcRequest); ok && version(req) != "" {
-		return newSession(), true // such versions have none
+		return b.newSession(), true // such versions have none
 	}
 	if len(r.Header.Values(sessionHeader)) > 0 && strings.Join(r.Header.Values(sessionHeader), "") != "" {
 		return b.known(w, r)
 	}
 	if req, ok := m.(*rpcRequest); !ok || req.Method != "initialize" || !req.IsCall() {
-		return newSession(), true
+		return b.newSession(), true
 	}
 	s, why := b.open()
 	if why != nil {
-		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		refuse(w, idOf(m), why)
 		return nil, false
 	}
 	w.Header().Set(sessionHeader, s.id)
 	return s, true
 }
 
-func (b *Bridge) accept(s *session, m rpcMessage) {
-	switch m := m.(type) {
-	case *rpcResponse:
-		b.answered(s, m)
-	case *rpcRequest:
-		b.notified(s, m)
-	}
-}
-
 // respond writes what comes out of a call: one JSON object, or a stream that ends
 // with it. An answer that is all there is has a status of its own.
 func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, from *reader, streams bool) {
 	for {
-		i, ok := b.next(r.Context(), box, from, func() error { return e.idle(streams) })
+		i, ok := b.mail.next(r.Context(), box, from, func() error { return e.idle(streams) })
 		if !ok {
 			e.lost(r)
 			return
 		}
 		if h := e.w.Header(); h.Get(sessionHeader) != "" && isError(i) {
 			h.Del(sessionHeader) // the session was opened for nothing
-			b.end(s)
+			s.end()
 		}
 		if !streams || (i.why != nil && i.why.status != http.StatusOK && !e.begun) {
 			writeJSON(e.w, i)
@@ -239,8 +228,7 @@ func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, f
 // lost says that the answer had to be dropped, if that can be said.
 func (e *events) lost(r *http.Request) {
 	if r.Context().Err() == nil && !e.begun {
-		why := unavailable("too much waits for clients, and the answer is lost: it may or may not have been done")
-		writeJSON(e.w, item{data: encode(why.response("")), why: why})
+		refuse(e.w, "", unavailable("too much waits for clients, and the answer is lost: it may or may not have been done"))
 	}
 }
 
@@ -271,8 +259,8 @@ func idOf(m rpcMessage) (id rpcID) {
 	return id
 }
 
-// encode writes an error of our own, which is always JSON.
-func encode(resp *rpcResponse) json.RawMessage {
-	data, _ := encodeMessage(resp)
-	return data
+// refuse answers the call id, empty if that is not known, with an error of our own.
+func refuse(w http.ResponseWriter, id rpcID, why *failure) {
+	data, _ := encodeMessage(why.response(id)) // it is always JSON
+	writeJSON(w, item{data: data, why: why})
 }
