@@ -124,6 +124,20 @@ func (c *call) cancelLocked(reason string) {
 	c.link.offer(&rpcRequest{Method: "notifications/cancelled", Params: params})
 }
 
+// afterCancel is how long the server may still answer a call that its client has cancelled. The protocol says that it does
+// not answer; some do.
+const afterCancel = 3 * time.Second
+
+// withdrawnLocked ends a call that its client has cancelled, unless the server answers it in a moment.
+func (c *call) withdrawnLocked() {
+	c.timer.Stop()
+	c.timer = time.AfterFunc(afterCancel, func() {
+		c.bridge.mu.Lock()
+		defer c.bridge.mu.Unlock()
+		c.failLocked(cancelled())
+	})
+}
+
 // failLocked answers a call that was begun, if it still waits for an answer.
 func (c *call) failLocked(why *failure) bool {
 	return c.finishLocked(why.response(c.id), why)

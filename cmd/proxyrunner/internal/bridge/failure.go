@@ -45,6 +45,11 @@ func timedOut() *failure {
 		message: "the MCP server did not answer in time: try again, or raise TOOLHIVE_PROXY_REQUEST_TIMEOUT"}
 }
 
+// cancelled has status 200, as the call may have been done.
+func cancelled() *failure {
+	return &failure{status: http.StatusOK, code: codeConnectionClosed, message: "the client has cancelled this request"}
+}
+
 // legacy are the versions of the protocol that know sessions, newest first.
 var legacy = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 

@@ -98,6 +98,22 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 	}
 }
 
+// A client that comes back at the last moment keeps its session.
+func TestComingBackWinsOverTheEnd(t *testing.T) {
+	b := New(Options{Mode: ModeSSE})
+	s, _ := b.open()
+	r, _ := b.mail.attend(s.box, false, func() {})
+	b.mail.leave(s.box, r)
+	s.lose()
+	if _, ok := b.mail.resume(s.box, 0, func() {}); !ok {
+		t.Fatal("the stream cannot be resumed")
+	}
+	s.endLost(s.lingers)
+	if s.over {
+		t.Error("the session that was resumed has ended")
+	}
+}
+
 func TestEventIDs(t *testing.T) {
 	for id, want := range map[string]string{"0-3": "0 3 true", "ABC-0": "ABC 0 true", "": " 0 false", "3": "3 0 false", "0--1": "0 -1 false", "0-x": "0 0 false"} {
 		stream, n, ok := readEventID(id)

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -30,6 +31,11 @@ func TestNumbersFitInto31Bits(t *testing.T) {
 	fits("its progress token", call.Params["_meta"].(map[string]any)["progressToken"])
 	s.say(map[string]any{"id": "q", "method": "roots/list"})
 	fits("the id of a question", stream.next().ID)
+	float := json.RawMessage(fmt.Sprintf("%.1f", call.ID)) // as a server writes it that knows no integers
+	s.say(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": float, "progress": 1}})
+	if got := stream.next(); got.Params["progressToken"] != "p" {
+		t.Errorf("got %+v, want progress with the client's token", got)
+	}
 	s.say(map[string]any{"id": int32(call.ID.(float64)), "result": "done"}) // as such a server keeps it
 	if diff := cmp.Diff(`9.007199254740991e+15 "done"`, func() string { m := <-answer; return fmt.Sprint(m.ID, " ", string(m.Result)) }()); diff != "" {
 		t.Errorf("the answer (-want +got):\n%s", diff)

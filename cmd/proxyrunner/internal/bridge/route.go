@@ -48,9 +48,8 @@ func (l *link) callLocked(id rpcID) *call {
 }
 
 func (l *link) routeProgressLocked(m *rpcRequest) {
-	var n int64
-	if json.Unmarshal(at(m.Params, "progressToken"), &n) == nil && l.calls[n] != nil {
-		l.calls[n].progressLocked(m.Params)
+	if c := l.callLocked(rpcID(at(m.Params, "progressToken"))); c != nil {
+		c.progressLocked(m.Params)
 	}
 }
 
@@ -140,19 +139,16 @@ func (s *session) notified(m *rpcRequest) {
 	if c := s.calls[id]; c != nil {
 		params, _ := swap(m.Params, c.number, "requestId")
 		l.offer(&rpcRequest{Method: m.Method, Params: params})
+		c.withdrawnLocked()
 	}
 }
 
 // tooLong fails the call whose answer is too long to be passed on.
 func (l *link) tooLong(id json.RawMessage) {
 	l.bridge.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
-	var n int64
-	if json.Unmarshal(id, &n) != nil {
-		return
-	}
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
-	if c := l.calls[n]; c != nil {
+	if c := l.callLocked(rpcID(id)); c != nil {
 		c.failLocked(&failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}

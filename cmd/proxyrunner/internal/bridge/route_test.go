@@ -221,3 +221,23 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("told to the server (-want +got):\n%s", diff)
 	}
 }
+
+// The protocol says that a cancelled call is not answered: whoever waits for it is told at once, not when the server's time
+// is over, and the server is told once.
+func TestCancelledCallEnds(t *testing.T) {
+	s, url := begin(t, bridge.Options{})
+	one := join(t, url)
+	s.hear("notifications/initialized")
+	answer := inBackground(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`, one))
+	s.hear("x/long")
+	post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, one).do(t, url)
+	s.hear("notifications/cancelled")
+	if got := <-answer; got.Error == nil || got.Error.Message != "the client has cancelled this request" {
+		t.Errorf("the call was answered %+v", got)
+	}
+	next := inBackground(t, url, post(`{"jsonrpc":"2.0","id":2,"method":"x/next"}`, one))
+	s.say(map[string]any{"id": s.hear("x/next").ID, "result": "done"})
+	if got := <-next; string(got.Result) != `"done"` {
+		t.Errorf("the next call was answered %+v", got)
+	}
+}

@@ -173,14 +173,17 @@ func (s *session) lose() {
 		return
 	}
 	var this *time.Timer
-	this = time.AfterFunc(linger, func() {
-		s.bridge.mu.Lock()
-		defer s.bridge.mu.Unlock()
-		if s.lingers == this { // the client has not come back, not even to be lost again
-			s.endLocked()
-		}
-	})
+	this = time.AfterFunc(linger, func() { s.endLost(this) })
 	s.lingers = this
+}
+
+// endLost ends a session of sse when it has lingered, if its client has not come back, not even to be lost again.
+func (s *session) endLost(timer *time.Timer) {
+	s.bridge.mu.Lock()
+	defer s.bridge.mu.Unlock()
+	if s.lingers == timer && s.box.reader == nil {
+		s.endLocked()
+	}
 }
 
 // expire ends sessions that nobody has used for the TTL.
