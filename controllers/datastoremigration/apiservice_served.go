@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,31 @@ func (p *parking) serverServesV3(ctx context.Context, server apiServer) error {
 		return fsm.Wait("%s is still answered by the aggregated API server, at %s", apiServiceName, server.name())
 	}
 	return err
+}
+
+func (s *door) warmRights() []rbacv1.PolicyRule {
+	return grants(apiServersRights(), onAPIService("get"), allOf("list", resources.V3Group, s.registry.All(), (*resources.Kind).V3Plural))
+}
+
+// warm lets every API server get ready for every v3 kind while v1 is open: at the first request for a kind it compiles the
+// schema and fills a cache with all objects, and but for the one that our connection leads to none has had any. What cannot
+// be asked now is asked, and waited for, under the lock.
+func (s *door) warm(ctx context.Context, sc *scope) {
+	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
+	if err != nil || blocked != "" {
+		return
+	}
+	_, _ = s.parking.servers.eachServer(ctx, sc, newest, func(ctx context.Context, server apiServer) error {
+		var group errgroup.Group
+		group.SetLimit(doorsAtATime)
+		for _, kind := range s.registry.Through(version).All() {
+			group.Go(func() error {
+				_ = served(ctx, server.client, kind)
+				return nil
+			})
+		}
+		return group.Wait()
+	})
 }
 
 func served(ctx context.Context, c client.Client, kind *resources.Kind) error {

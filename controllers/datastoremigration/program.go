@@ -223,7 +223,7 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
 				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: e.copying.copyResources,
-			Rights: grants(storeRights(), onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get create patch delete"), e.onV3Status("patch"))},
+			Rights: grants(storeRights(), e.door.warmRights(), onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get create patch delete"), e.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: e.copying.deleteCopies,
 			Rights: grants(e.onV3("list get patch delete"), e.onV1CRDs("get"), e.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",

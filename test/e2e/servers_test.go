@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
@@ -77,14 +78,21 @@ func TestEveryAPIServer(t *testing.T) {
 	}
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, setup.MigrationName, "ahead")
-	w.awaitGate(t, setup.MigrationName, "ahead")
+	w.start(t, setup.MigrationName, "compared")
+	w.awaitGate(t, setup.MigrationName, "compared")
 	second := w.moreServers(t, serverKind{})[1]
 	server, through := second.process, second.through
 	if err := through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", "early"), client.DryRunAll); err != nil {
 		t.Errorf("nothing is locked, and an API server that has just started answers %v", err)
 	}
 	w.goOn(t, "fenced")
+	w.awaitGate(t, setup.MigrationName, "fenced")
+	asked := second.metrics(t)
+	for _, kind := range w.Registry.All() { // else it would get ready for them under the lock: 2 s, and more with many objects
+		if len(asked.With("apiserver_request_total", "group", resources.V3Group, "resource", kind.V3Plural(), "verb", "LIST")) == 0 {
+			t.Errorf("v1 is about to be locked, and nobody has asked the second API server for %s of v3 yet", kind.V3Plural())
+		}
+	}
 
 	lost, accepted := 0, 0
 	for round := range rounds {
@@ -101,6 +109,20 @@ func TestEveryAPIServer(t *testing.T) {
 	if lost > 0 {
 		t.Errorf("%d of %d writes that v1 accepted are not in v3, when both sides have been compared", lost, accepted)
 	}
+}
+
+// metrics are those of the server.
+func (s *apiServer) metrics(t *testing.T) harness.Families {
+	t.Helper()
+	asking, err := rest.HTTPClientFor(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := harness.Scrape(t.Context(), asking, s.config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shown
 }
 
 // frozenRound stops the server so long after the migration goes on, lets writes wait in it until v3 is about to be opened
