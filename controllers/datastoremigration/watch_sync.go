@@ -41,7 +41,7 @@ func (s *watchSync) followRights() []rbacv1.PolicyRule {
 		}
 	}
 	const verbs = "list watch patch"
-	return grants(allOf(verbs, resources.V1Group, kinds, (*resources.Kind).V1Plural), allOf(verbs, resources.V3Group, kinds, (*resources.Kind).V3Plural))
+	return grants(onAPIService("get"), allOf(verbs, resources.V1Group, kinds, (*resources.Kind).V1Plural), allOf(verbs, resources.V3Group, kinds, (*resources.Kind).V3Plural))
 }
 
 // follow watches the large kinds from now on, if they are copied ahead. What cannot be watched is
