@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -63,17 +64,21 @@ func (s *door) warm(ctx context.Context, sc *scope) {
 	if err != nil || blocked != "" {
 		return
 	}
-	_, _ = s.parking.servers.eachServer(ctx, sc, newest, func(ctx context.Context, server apiServer) error {
-		var group errgroup.Group
-		group.SetLimit(doorsAtATime)
-		for _, kind := range s.registry.Through(version).All() {
-			group.Go(func() error {
-				_ = served(ctx, server.client, kind)
-				return nil
-			})
-		}
-		return group.Wait()
-	})
+	all, _ := s.parking.servers.servers(ctx, sc.Object, sc.Clock.Now(), newest)
+	var servers sync.WaitGroup
+	for _, server := range all {
+		servers.Go(func() {
+			group, asking := errgroup.WithContext(ctx) // a server that does not answer is left alone
+			group.SetLimit(doorsAtATime)
+			for _, kind := range s.registry.Through(version).All() {
+				group.Go(func() error {
+					return askServer(asking, server, func(ctx context.Context, server apiServer) error { return served(ctx, server.client, kind) })
+				})
+			}
+			_ = group.Wait()
+		})
+	}
+	servers.Wait()
 }
 
 func served(ctx context.Context, c client.Client, kind *resources.Kind) error {

@@ -23,12 +23,13 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// soon bounds every wait for something that takes seconds, on a busy machine. E2E_SOON=3m is for one that has no time.
+// soon bounds every wait for something that takes seconds, on a machine that is busy and slow. E2E_SOON=5m is for one that
+// has no time at all.
 var soon = func() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("E2E_SOON")); err == nil {
 		return d
 	}
-	return 45 * time.Second
+	return 2 * time.Minute
 }()
 
 // world is a cluster and the words in which the tests speak of it. Each of them
