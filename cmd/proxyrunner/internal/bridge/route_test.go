@@ -222,8 +222,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// The protocol says that a cancelled call is not answered: whoever waits for it is told at once, not when the server's time
-// is over, and the server is told once.
+// The protocol says that a cancelled call is not answered: whoever waits for it is told after seconds, not when the server's
+// time is over, and the server is told once.
 func TestCancelledCallEnds(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
 	one := join(t, url)
