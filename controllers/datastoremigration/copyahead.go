@@ -26,12 +26,12 @@ const (
 // brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
 // nothing is locked, and there is time to correct them, and to be polite.
 func (s *copying) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
+	ctx = s.unhurried(ctx)
 	var warm sync.WaitGroup
 	defer warm.Wait()
 	if isAhead(sc) {
 		warm.Go(func() { s.door.warm(ctx, sc) })
 	}
-	ctx = s.unhurried(ctx)
 	var last copier.Result
 	rounds, until := sc.With.Int("rounds", aheadRounds), int64(sc.With.Int("until", aheadUntil))
 	for round := 1; round <= rounds && isAhead(sc); round++ {
