@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,10 +25,10 @@ type stepTime struct {
 	times  int
 }
 
-// stepTimes asks the manager's metrics about the steps of Migrating, in their order. Steps that had
+// stepTimes asks the manager's metrics about the steps up to Converged, in their order. Steps that had
 // nothing to do are not among them.
 func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
-	actions, err := migratingActions()
+	actions, err := timedActions()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
 	return out, nil
 }
 
-func migratingActions() ([]string, error) {
+func timedActions() ([]string, error) {
 	data, err := phases.Files.ReadFile(machineFile)
 	if err != nil {
 		return nil, err
@@ -59,11 +60,13 @@ func migratingActions() ([]string, error) {
 	}
 	var actions []string
 	for _, phase := range machine.Spec.Phases {
-		if phase.Name != "Migrating" {
+		if phase.Name != "Pending" && phase.Name != "Migrating" {
 			continue
 		}
 		for _, step := range phase.Steps {
-			actions = append(actions, step.Action)
+			if !slices.Contains(actions, step.Action) {
+				actions = append(actions, step.Action)
+			}
 		}
 	}
 	return actions, nil
