@@ -13,8 +13,7 @@ type call struct {
 	bridge  *Bridge
 	number  int64 // what the server knows it by, and its progress
 	session *session
-	id      rpcID           // what the client knows it by
-	token   json.RawMessage // the client's progress token; nil if it wants none
+	id      rpcID // what the client knows it by
 	// box takes the answer and, if streams, reports of progress.
 	box     *mailbox
 	streams bool
@@ -31,6 +30,7 @@ type call struct {
 	// What follows is guarded by Bridge.mu.
 	link  *link
 	timer *time.Timer
+	token json.RawMessage // the client's progress token; nil if it wants none
 }
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
@@ -58,8 +58,7 @@ func (s *session) ask(ctx context.Context, req *rpcRequest, box *mailbox, stream
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
-		if req.Method == "resources/unsubscribe" && s.kept(c.about) {
-			c.unsubscribe()
+		if req.Method == "resources/unsubscribe" && c.unsubscribe() {
 			return
 		}
 	case setLevel:
@@ -128,8 +127,10 @@ func (c *call) cancelLocked(reason string) {
 // not answer; some do.
 const afterCancel = 3 * time.Second
 
-// withdrawnLocked ends a call that its client has cancelled, unless the server answers it in a moment.
+// withdrawnLocked ends a call that its client has cancelled, unless the server answers it in a moment. Its progress is
+// nobody's any more.
 func (c *call) withdrawnLocked() {
+	c.token = nil
 	c.timer.Stop()
 	c.timer = time.AfterFunc(afterCancel, func() {
 		c.bridge.mu.Lock()

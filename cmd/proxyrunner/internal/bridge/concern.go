@@ -95,12 +95,29 @@ func (s *session) subscribeLocked(method, uri string) {
 	}
 }
 
-// unsubscribe ends a subscription that the server is to keep for others.
-func (c *call) unsubscribe() {
+// unsubscribe ends a subscription that the server is to keep for others. It is false where there are none.
+func (c *call) unsubscribe() bool {
 	c.bridge.mu.Lock()
 	defer c.bridge.mu.Unlock()
+	if !c.session.keptLocked(c.about) {
+		return false
+	}
 	c.session.subscribeLocked(c.method, c.about)
 	c.replyLocked(&rpcResponse{Result: json.RawMessage("{}")}, nil)
+	return true
+}
+
+// unsubscribeLocked ends the subscriptions of a session that is over, but for those of others. Nobody waits for the answers.
+func (l *link) unsubscribeLocked(s *session) {
+	if l.bridge.over {
+		return // the server ends as well
+	}
+	for uri := range s.subscriptions {
+		if !s.keptLocked(uri) {
+			params, _ := json.Marshal(map[string]any{"uri": uri}) // a text
+			l.offer(&rpcRequest{ID: number(l.numberLocked()), Method: "resources/unsubscribe", Params: params})
+		}
+	}
 }
 
 // introduce notes what the client of a session can do.
@@ -117,11 +134,9 @@ func (s *session) introduce(params json.RawMessage) {
 	}
 }
 
-// kept tells whether another session is subscribed to what this one gives up. The
+// keptLocked tells whether another session is subscribed to what this one gives up. The
 // server has one subscription for all.
-func (s *session) kept(uri string) bool {
-	s.bridge.mu.Lock()
-	defer s.bridge.mu.Unlock()
+func (s *session) keptLocked(uri string) bool {
 	for _, other := range s.bridge.sessions {
 		if _, ok := other.subscriptions[uri]; ok && other != s {
 			return true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,6 +71,41 @@ func TestNotificationGoesToWhomItConcerns(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("what the clients were told (-want +got):\n%s%s", diff, test.why)
+			}
+		})
+	}
+}
+
+// The server keeps a subscription as long as a session has it, and no longer: else it would tell for ever what nobody reads.
+func TestServerIsUnsubscribed(t *testing.T) {
+	const subscribe, unsubscribe = "resources/subscribe", "resources/unsubscribe"
+	about := func(method string, header map[string]string) request {
+		return post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":"file:///a"}}`, method), header)
+	}
+	for name, leave := range map[string]func(header map[string]string) request{
+		"sessions end":        func(header map[string]string) request { return request{http.MethodDelete, "/mcp", "", header} },
+		"clients unsubscribe": func(header map[string]string) request { return about(unsubscribe, header) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, url := begin(t, bridge.Options{})
+			s.hear("notifications/initialized")
+			var clients []map[string]string
+			for range 2 {
+				header := join(t, url)
+				answer := inBackground(t, url, about(subscribe, header))
+				s.say(map[string]any{"id": s.hear(subscribe).ID, "result": map[string]any{}})
+				<-answer
+				clients = append(clients, header)
+			}
+			var left sync.WaitGroup
+			for _, header := range clients { // at the same time: one of them is the last
+				left.Go(func() { leave(header).do(t, url) })
+			}
+			got := s.hear(unsubscribe)
+			s.say(map[string]any{"id": got.ID, "result": map[string]any{}})
+			left.Wait()
+			if got.Params["uri"] != "file:///a" {
+				t.Errorf("the server was told %v", got.Params)
 			}
 		})
 	}

@@ -223,15 +223,16 @@ func TestTimeout(t *testing.T) {
 }
 
 // The protocol says that a cancelled call is not answered: whoever waits for it is told after seconds, not when the server's
-// time is over, and the server is told once.
+// time is over, and the server is told once. That it still reports progress changes nothing.
 func TestCancelledCallEnds(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
 	one := join(t, url)
 	s.hear("notifications/initialized")
-	answer := inBackground(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`, one))
-	s.hear("x/long")
+	answer := inBackground(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/long","params":{"_meta":{"progressToken":"p"}}}`, one))
+	long := s.hear("x/long")
 	post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, one).do(t, url)
 	s.hear("notifications/cancelled")
+	s.say(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": long.ID, "progress": 1}})
 	if got := <-answer; got.Error == nil || got.Error.Message != "the client has cancelled this request" {
 		t.Errorf("the call was answered %+v", got)
 	}

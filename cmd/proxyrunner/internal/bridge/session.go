@@ -117,8 +117,9 @@ func (s *session) endLocked() {
 	for _, c := range s.calls {
 		c.giveUpLocked("the session has ended", sessionEnded())
 	}
-	if s.bridge.link != nil {
-		s.bridge.link.disappointLocked(s)
+	if l := s.bridge.link; l != nil {
+		l.disappointLocked(s)
+		l.unsubscribeLocked(s)
 	}
 	s.bridge.mail.cutLocked(s.box)
 	s.bridge.mail.discardLocked(s.box)
