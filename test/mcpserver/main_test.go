@@ -30,7 +30,7 @@ import (
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine.
-const soon = 45 * time.Second
+const soon = 2 * time.Minute
 
 // managerAccount has the rights that the chart grants, and no others.
 const managerAccount = "phasegate-manager"
