@@ -134,12 +134,20 @@ func (s *session) introduce(params json.RawMessage) {
 	}
 }
 
-// keptLocked tells whether another session is subscribed to what this one gives up. The
+// keptLocked tells whether another session is subscribed to what this one gives up, or has asked to be. The
 // server has one subscription for all.
 func (s *session) keptLocked(uri string) bool {
 	for _, other := range s.bridge.sessions {
-		if _, ok := other.subscriptions[uri]; ok && other != s {
+		if other == s {
+			continue
+		}
+		if _, ok := other.subscriptions[uri]; ok {
 			return true
+		}
+		for _, c := range other.calls {
+			if c.method == "resources/subscribe" && c.about == uri {
+				return true
+			}
 		}
 	}
 	return false

@@ -111,6 +111,27 @@ func TestServerIsUnsubscribed(t *testing.T) {
 	}
 }
 
+// What another client is about to subscribe to is kept as well: the server would end it behind that client's back.
+func TestSubscriptionUnderWayIsKept(t *testing.T) {
+	s, url := begin(t, bridge.Options{})
+	s.hear("notifications/initialized")
+	first, second := join(t, url), join(t, url)
+	subscribe := `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`
+	subscribed := inBackground(t, url, post(subscribe, first))
+	s.say(map[string]any{"id": s.hear("resources/subscribe").ID, "result": map[string]any{}})
+	<-subscribed
+	subscribed = inBackground(t, url, post(subscribe, second))
+	underWay := s.hear("resources/subscribe")
+	request{http.MethodDelete, "/mcp", "", first}.do(t, url)
+	next := inBackground(t, url, post(`{"jsonrpc":"2.0","id":2,"method":"x/next"}`, second))
+	call := s.hear("x/next") // and not that somebody unsubscribes
+	for _, m := range []message{underWay, call} {
+		s.say(map[string]any{"id": m.ID, "result": map[string]any{}})
+	}
+	<-subscribed
+	<-next
+}
+
 // A log goes to the stream of the call that it belongs to, if that is certain.
 func TestLogOfTheOnlyCall(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
