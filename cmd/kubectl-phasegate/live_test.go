@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -293,7 +292,7 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 	if err := c.Grant(t.Context(), "viewer", []rbacv1.PolicyRule{{APIGroups: []string{migrationKind.Group}, Resources: []string{"datastoremigrations"}, Verbs: []string{"get"}}}); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the viewer to be let in", 10*time.Second, func() error { // the authorizer learns of roles by a watch
+	harness.Eventually(t, "the viewer to be let in", func() error { // the authorizer learns of roles by a watch
 		if got := perform(t, "status", "to-v3", viewer, "--kubeconfig", c.Kubeconfig); got.code != 0 {
 			return errors.New(got.err)
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +20,6 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
-
-// soon bounds every wait for what takes a second or two, on a busy machine.
-const soon = 30 * time.Second
 
 // shared runs pods, or pretends to: a StatefulSet gets ready.
 var shared = harness.Shared{Start: func() (*harness.Cluster, error) {
@@ -136,7 +132,7 @@ func (w *world) health() (health, error) {
 // await waits until the proxy reports status.
 func (w *world) await(status string) {
 	w.Helper()
-	harness.Eventually(w, "the proxy to be "+status, soon, func() error {
+	harness.Eventually(w, "the proxy to be "+status, func() error {
 		if err := w.proxy.Alive(); err != nil {
 			return err
 		}

@@ -129,7 +129,7 @@ func TestKilledServerIsToldAndComesBack(t *testing.T) {
 			w.await("degraded")
 
 			w.startEcho()
-			harness.Eventually(t, "calls to work again", soon, func() error {
+			harness.Eventually(t, "calls to work again", func() error {
 				session, err := w.connect(w.address)
 				if err != nil {
 					return err
@@ -180,7 +180,7 @@ func TestWhatIsAwaitedIsTold(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "nowhere")
 	w.startProxy()
 	const reason = `apply it: apply StatefulSet nowhere/echo: namespaces "nowhere" not found`
-	harness.Eventually(t, "the reason", soon, func() error {
+	harness.Eventually(t, "the reason", func() error {
 		h, err := w.health()
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func TestWhatIsAwaitedIsTold(t *testing.T) {
 	if want := "the MCP server is not there yet: " + reason; code != http.StatusServiceUnavailable || answer.Error.Message != want {
 		t.Errorf("answered %d %q, want 503 %q", code, answer.Error.Message, want)
 	}
-	if err := w.proxy.Stop(soon); err != nil {
+	if err := w.proxy.Stop(harness.Patience); err != nil {
 		t.Errorf("told to end: %v, want exit code 0", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestEndsWhenTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := w.proxy.Stop(soon); err != nil {
+	if err := w.proxy.Stop(harness.Patience); err != nil {
 		t.Errorf("told to end: %v, want exit code 0", err)
 	}
 	t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))
@@ -267,7 +267,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 	t.Setenv("KUBECONFIG", cluster.KubeconfigOf(account))
 	w.startEcho()
 	w.startProxy()
-	harness.Eventually(t, "the missing right", soon, func() error {
+	harness.Eventually(t, "the missing right", func() error {
 		h, err := w.health()
 		if err == nil && !strings.Contains(h.MCP.Error, `cannot patch resource "statefulsets" in API group "apps"`) {
 			err = fmt.Errorf("%+v", h)

@@ -57,19 +57,22 @@ func BenchmarkSessions(b *testing.B) {
 				b.ReportMetric(peak.peak, "peak-MiB")
 				var after usage
 				ended := time.Now()
-				harness.Eventually(b, "the proxy to let its clients go", soon, func() error {
+				harness.Eventually(b, "the proxy to let its clients go", func() error {
 					if after = resourcesOf(b, w.proxy.PID()); after.files > before.files+8 {
 						return fmt.Errorf("%d open files, %d before", after.files, before.files)
 					}
 					return nil
 				})
 				b.ReportMetric(float64(after.files-before.files), "files-left")
-				harness.Eventually(b, "the proxy to release memory", idleWithin, func() error {
+				err := harness.Await(b.Context(), "the proxy to release memory", idleWithin, func(context.Context) error {
 					if after = resourcesOf(b, w.proxy.PID()); after.resident > before.resident+idleMiB {
 						return fmt.Errorf("%.0f MiB, %.0f before", after.resident, before.resident)
 					}
 					return nil
 				})
+				if err != nil {
+					b.Fatal(err)
+				}
 				b.ReportMetric(before.resident, "idle-before-MiB")
 				b.ReportMetric(after.resident, "idle-after-MiB")
 				b.ReportMetric(time.Since(ended).Seconds(), "idle-after-s")

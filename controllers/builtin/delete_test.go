@@ -64,7 +64,7 @@ func TestDeleteWaitsForWhatGoesWithIt(t *testing.T) {
 	}
 	gone := func(t *testing.T, c client.Client, p *plan) {
 		t.Helper()
-		harness.Eventually(t, "the end of the Delete", time.Minute, func() error {
+		harness.Eventually(t, "the end of the Delete", func() error {
 			_, err := act(t, c, "Delete", p, own)
 			return err
 		})
@@ -75,7 +75,7 @@ func TestDeleteWaitsForWhatGoesWithIt(t *testing.T) {
 	t.Run("ours", func(t *testing.T) {
 		world, p := withDependent(t)
 		waits(t, world, p, "what it owns goes first")
-		harness.Eventually(t, "the collector to delete what it owns", time.Minute, deleting(t, p, "pod"))
+		harness.Eventually(t, "the collector to delete what it owns", deleting(t, p, "pod"))
 		waits(t, world, p, "what it owns goes first")
 		drop(t, world, p, "pod")
 		gone(t, world, p)
@@ -88,7 +88,7 @@ func TestDeleteWaitsForWhatGoesWithIt(t *testing.T) {
 		}
 		waits(t, world, p, "what it owns goes first; finalizers "+slowFinalizer)
 		drop(t, world, p, "made")
-		harness.Eventually(t, "the collector to delete what it owns", time.Minute, deleting(t, p, "pod"))
+		harness.Eventually(t, "the collector to delete what it owns", deleting(t, p, "pod"))
 		waits(t, world, p, "what it owns goes first")
 		drop(t, world, p, "pod")
 		gone(t, world, p)
@@ -160,7 +160,7 @@ func TestEndJob(t *testing.T) {
 	}
 	ends := func(t *testing.T, c client.Client, p *plan, jobs int) {
 		t.Helper()
-		harness.Eventually(t, "the end of the Job", time.Minute, func() error {
+		harness.Eventually(t, "the end of the Job", func() error {
 			_, err := act(t, c, "EndJob", p, nil)
 			return err
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -215,7 +214,7 @@ func TestForbiddenNamesTheRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the right to read states", time.Minute, func() error {
+	harness.Eventually(t, "the right to read states", func() error {
 		return client.IgnoreNotFound(nobody.Get(t.Context(), client.ObjectKey{Name: "none"}, &v1alpha1.MachineState{}))
 	})
 	cm := params{"apiVersion": "v1", "kind": "ConfigMap", "name": "any"}

@@ -39,7 +39,6 @@ import (
 )
 
 const (
-	soon      = 20 * time.Second
 	namespace = "default"
 )
 
@@ -114,7 +113,7 @@ func (b *bench) crd(change func(*apiextensionsv1.CustomResourceDefinition)) *api
 		b.t.Fatal(err)
 	}
 	change(crd)
-	harness.Eventually(b.t, "the CRD to be created", soon, func() error { return b.c.Create(b.t.Context(), crd) })
+	harness.Eventually(b.t, "the CRD to be created", func() error { return b.c.Create(b.t.Context(), crd) })
 	b.t.Cleanup(func() {
 		if err := b.c.Delete(context.Background(), crd); client.IgnoreNotFound(err) != nil {
 			b.t.Error(err)
@@ -129,7 +128,7 @@ func (b *bench) create(name string, spec map[string]any) {
 	obj.SetGroupVersionKind(restoreKind)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
-	harness.Eventually(b.t, name+" to be created", soon, func() error { return b.c.Create(b.t.Context(), obj) })
+	harness.Eventually(b.t, name+" to be created", func() error { return b.c.Create(b.t.Context(), obj) })
 }
 
 func (b *bench) get(name string) (*unstructured.Unstructured, error) {
@@ -152,7 +151,7 @@ func (b *bench) patch(name, body string) {
 // shows waits until the status has all of some texts at their paths.
 func (b *bench) shows(name string, want map[string]string) {
 	b.t.Helper()
-	harness.Eventually(b.t, fmt.Sprintf("%s to show %v", name, want), soon, func() error {
+	harness.Eventually(b.t, fmt.Sprintf("%s to show %v", name, want), func() error {
 		obj, err := b.get(name)
 		if err != nil {
 			return err
@@ -171,7 +170,7 @@ func (b *bench) shows(name string, want map[string]string) {
 // told waits for an Event of a reason about an object, and answers its note.
 func (b *bench) told(name, reason string) (note string) {
 	b.t.Helper()
-	harness.Eventually(b.t, fmt.Sprintf("an Event %s of %s", reason, name), soon, func() error {
+	harness.Eventually(b.t, fmt.Sprintf("an Event %s of %s", reason, name), func() error {
 		list := &eventsv1.EventList{}
 		if err := b.c.List(b.t.Context(), list, client.InNamespace(namespace)); err != nil {
 			return err
@@ -196,7 +195,7 @@ func (b *bench) remove(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	harness.Eventually(b.t, name+" to be gone", soon, func() error {
+	harness.Eventually(b.t, name+" to be gone", func() error {
 		obj, err := b.get(name)
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -320,7 +319,7 @@ func watches(t *testing.T, b *bench) {
 		}
 		before := b.message("w")
 		tries := 0
-		harness.Eventually(t, "a pass after a change of "+name, soon, func() error {
+		harness.Eventually(t, "a pass after a change of "+name, func() error {
 			tries++
 			change(name, fmt.Sprint(tries))
 			if b.message("w") == before {

@@ -49,7 +49,7 @@ func target(t *testing.T, b *bench) {
 	}
 	b.create("o", map[string]any{"backup": "first"})
 	b.shows("o", map[string]string{"phase": "Working"})
-	harness.Eventually(t, "the first to be scaled down", soon, func() error {
+	harness.Eventually(t, "the first to be scaled down", func() error {
 		if diff := cmp.Diff(map[string]int32{"first": 0, "second": 3}, replicas()); diff != "" {
 			return errors.New(diff)
 		}

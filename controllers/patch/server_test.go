@@ -3,7 +3,6 @@ package patch_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -92,7 +91,7 @@ func create(t *testing.T, c client.Client, spec, status map[string]any) *thing {
 	obj := named("")
 	obj.SetGenerateName("thing-")
 	obj.Object["spec"] = spec
-	harness.Eventually(t, "a thing to be created", 20*time.Second, func() error { return c.Create(t.Context(), obj) })
+	harness.Eventually(t, "a thing to be created", func() error { return c.Create(t.Context(), obj) })
 	if err := statusWrite(t.Context(), c, obj, func(o *thing) { o.Object["status"] = status }); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func migrated(n int32) func(*errand) {
 
 // awaitMigrated waits until others can see the progress.
 func (b *bench) awaitMigrated(ctx context.Context, n int32) error {
-	return harness.Await(ctx, fmt.Sprintf("progress %d", n), soon, func(context.Context) error {
+	return harness.Await(ctx, fmt.Sprintf("progress %d", n), harness.Patience, func(context.Context) error {
 		if p := b.stored().Status.Progress; p == nil || p.Migrated != n {
 			return fmt.Errorf("progress is %v", p)
 		}
@@ -263,7 +263,7 @@ func TestReportDoesNotWaitForTheAPIServer(t *testing.T) {
 			close(sent)
 			select {
 			case <-reported:
-			case <-time.After(soon):
+			case <-time.After(harness.Patience):
 				waited = true
 			}
 		}

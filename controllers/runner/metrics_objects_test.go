@@ -22,6 +22,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // gaugesOf are the values other than 0 of an object's gauges.
@@ -135,7 +136,7 @@ func TestGaugesEndWithTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	var gone atomic.Bool
 	c := &runner.Driver[*errand]{

@@ -17,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // Each finding is told once: not again when another file is refused.
@@ -53,7 +54,7 @@ func TestRefusedFileIsToldOnThePod(t *testing.T) {
 			if want := regexp.MustCompile("^Warning MachineRefused .*" + name + ":1:1: PG000: .*colour"); !want.MatchString(told) {
 				t.Errorf("told %q, want %q", told, want)
 			}
-		case <-time.After(soon):
+		case <-time.After(harness.Patience):
 			t.Fatalf("nobody tells of %s", name)
 		}
 	}

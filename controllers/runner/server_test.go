@@ -39,7 +39,6 @@ type (
 
 const (
 	finalizer = "errand.phasegate.dev/held"
-	soon      = 20 * time.Second
 )
 
 // noon is when the clocks of these tests start.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -155,7 +156,7 @@ func (b *bench) troubledLife(ctx context.Context) {
 		if _, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: b.name}}); err != nil {
 			b.t.Fatal(err)
 		}
-		b.clock.Step(soon)
+		b.clock.Step(20 * time.Second)
 	}
 	for b.stored().Status.Machine.Phase != "Done" {
 		pass()

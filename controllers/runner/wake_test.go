@@ -192,7 +192,7 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	want := map[string]bool{`doors in "" where `: true, `configmaps in "calico" where metadata.name=settings`: true, `jobs in "calico" where `: true}
-	harness.Eventually(t, "the informers to list", 20*time.Second, func() error {
+	harness.Eventually(t, "the informers to list", func() error {
 		asked := map[string]bool{}
 		for _, a := range client.Actions() {
 			if list, ok := a.(clienttesting.ListAction); ok {

@@ -184,7 +184,7 @@ func TestWhatAdmissionChangesIsNoConflict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{})
 			labelling(t, tc.operations, `Object{metadata: Object.metadata{labels: {"audited": "yes"}}}`)
-			harness.Eventually(t, "the policy at work", 30*time.Second, func() error {
+			harness.Eventually(t, "the policy at work", func() error {
 				labels, err := admitted(t.Context())
 				if err == nil && labels["audited"] != "yes" {
 					err = errors.New("not labelled")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -65,7 +64,7 @@ func TestAMirrorIsNeverTakenForACopy(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		harness.Eventually(t, "v3 from the CRDs", 30*time.Second, func() error {
+		harness.Eventually(t, "v3 from the CRDs", func() error {
 			_, err := s.copier.Copy(t.Context(), nil)
 			return err
 		})
@@ -84,7 +83,7 @@ func TestAMirrorIsNeverTakenForACopy(t *testing.T) {
 func TestWhatAdmissionReplacesIsNamed(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	labelling(t, "CREATE, UPDATE", `Object{metadata: Object.metadata{labels: {"team": "red", "audited": "yes"}}, spec: Object.spec{nets: ["1.1.1.1/32"]}}`)
-	harness.Eventually(t, "the policy at work", 30*time.Second, func() error {
+	harness.Eventually(t, "the policy at work", func() error {
 		labels, err := admitted(t.Context())
 		if err == nil && labels["team"] != "red" {
 			err = errors.New("not labelled")

@@ -45,6 +45,9 @@ func rawCreates(ctx context.Context, n int) ([]report.Run, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := admitted(ctx, s, objects); err != nil {
+			return nil, err
+		}
 		more := handles(objects, n) // before a create fills in what it answers
 		raw, err := timed(ctx, s, objects)
 		if err != nil {
@@ -80,6 +83,25 @@ func known(ctx context.Context, s *setup.Setup) error {
 		}
 		return nil
 	})
+}
+
+// admitted waits until policies are. Calico's admission policies change them, for which an API server must have
+// learnt the types of a kind: it does that some time after it serves them.
+func admitted(ctx context.Context, s *setup.Setup, objects []*unstructured.Unstructured) error {
+	seen := map[string]bool{}
+	for _, obj := range objects {
+		if _, policy, _ := unstructured.NestedString(obj.Object, "spec", "tier"); !policy || seen[obj.GetKind()] {
+			continue
+		}
+		seen[obj.GetKind()] = true
+		err := harness.Await(ctx, "a "+obj.GetKind()+" to be admitted", patience, func(ctx context.Context) error {
+			return s.Client.Create(ctx, obj.DeepCopy(), client.DryRunAll)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namespaces are those that the objects are in.

@@ -215,14 +215,14 @@ func (w *world) holdCRD(t *testing.T, name string) (release func()) {
 		t.Fatal(err)
 	}
 	return func() {
-		harness.Eventually(t, name+" to have lost its objects", soon, func() error { // its other finalizer goes then
+		harness.Eventually(t, name+" to have lost its objects", func() error { // its other finalizer goes then
 			if err := w.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd); err != nil {
 				return err
 			}
 			return nilIf(len(crd.Finalizers) == 1)
 		})
 		finalizers(`[{"op":"remove","path":"/metadata/finalizers"}]`)
-		harness.Eventually(t, name+" to be gone", soon, func() error {
+		harness.Eventually(t, name+" to be gone", func() error {
 			return nilIf(apierrs.IsNotFound(w.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd)))
 		})
 	}
@@ -276,7 +276,7 @@ func TestMissingRights(t *testing.T) {
 			if err := w.Grant(t.Context(), account, managerRules(t)); err != nil {
 				t.Fatal(err)
 			}
-			harness.Eventually(t, "the machine to go on", soon, func() error {
+			harness.Eventually(t, "the machine to go on", func() error {
 				now := time.Now().Truncate(4 * time.Second) // each time, what is under way begins anew
 				w.annotate(t, setup.MigrationName, map[string]string{"e2e.phasegate.dev/look": now.String()})
 				return nilIf(w.read(t, setup.MigrationName).Status.Phase == "Migrating")
@@ -312,7 +312,7 @@ func TestUnknownPhase(t *testing.T) {
 	p := w.manager(t, "--phases-dir", dir)
 	w.start(t, setup.MigrationName, "locked")
 	before := w.awaitGate(t, setup.MigrationName, "locked")
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	w.setPhase(t, "Nowhere")
@@ -331,7 +331,7 @@ func TestUnknownPhase(t *testing.T) {
 	if diff := cmp.Diff(before.Status.Machine.HeldNames(), dm.Status.Machine.HeldNames()); diff != "" || len(dm.Finalizers) == 0 {
 		t.Errorf("something moved: finalizers %v, held (-before +after):\n%s", dm.Finalizers, diff)
 	}
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	w.setPhase(t, "Migrating")

@@ -54,7 +54,7 @@ func (w *world) behind(t *testing.T, do func(context.Context) error) {
 			return nil
 		}
 	}
-	harness.Eventually(t, "v3 from the CRDs", soon, served(true))
+	harness.Eventually(t, "v3 from the CRDs", served(true))
 	doErr := do(ctx)
 	if err := w.Client.Get(ctx, name, svc); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func (w *world) behind(t *testing.T, do func(context.Context) error) {
 	if err := w.Client.Update(ctx, svc); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "v3 from the aggregated API server", soon, served(false))
+	harness.Eventually(t, "v3 from the aggregated API server", served(false))
 	if doErr != nil {
 		t.Fatal(doErr)
 	}

@@ -73,7 +73,7 @@ func TestBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.kubectl(t, "apply", "-f", file)
-	harness.Eventually(t, "the host to be asked", soon, func() error { return nilUnless(asked.Load() >= 4, fmt.Sprint(asked.Load())) })
+	harness.Eventually(t, "the host to be asked", func() error { return nilUnless(asked.Load() >= 4, fmt.Sprint(asked.Load())) })
 
 	began := time.Now()
 	w.kubectl(t, "delete", "--timeout=4m", "sitecheck/stuck-19")

@@ -38,7 +38,7 @@ func TestCleanUpAndRestore(t *testing.T) {
 	w.kubectl(t, "delete", "namespace", ended)
 	w.kubectl(t, "delete", "validatingadmissionpolicybindings", "v1-fence.migration.projectcalico.org") // by a person who knows better
 	late := v1Set("late", nil)
-	harness.Eventually(t, "v1 to be open to an administrator", soon, func() error { return w.Client.Create(t.Context(), late.DeepCopy()) })
+	harness.Eventually(t, "v1 to be open to an administrator", func() error { return w.Client.Create(t.Context(), late.DeepCopy()) })
 	before := w.v1Content(t)
 
 	w.askRemoval(t, name)

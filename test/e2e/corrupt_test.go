@@ -23,6 +23,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -162,7 +163,7 @@ func corruptOne(t *testing.T, by client.Client, draw *rand.Rand, what int, kind 
 		spec, _ := after.Object["spec"].(map[string]any)
 		place = "spec " + corruptFields(draw, spec)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	err := by.Patch(ctx, after, client.MergeFrom(obj), client.FieldOwner("a-stranger"))
 	if err != nil && !apierrs.IsInvalid(err) && !apierrs.IsForbidden(err) && !apierrs.IsBadRequest(err) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/phasegate/phasegate/test/support/harness"
 )
@@ -31,7 +30,7 @@ func (w *world) dashboardShows(t *testing.T, part string) {
 	p := harness.ProcessForTest(t, harness.Program{
 		Name: "dashboard", Path: path, LogDir: t.TempDir(), Args: []string{"dashboard", "--no-open", "--port", port, "--kubeconfig", w.Kubeconfig},
 	})
-	harness.Eventually(t, "the dashboard to show "+part, time.Minute, func() error {
+	harness.Eventually(t, "the dashboard to show "+part, func() error {
 		if err := p.Alive(); err != nil {
 			return err
 		}

@@ -55,10 +55,10 @@ func (w *world) forbid(t *testing.T) (lift func()) {
 		}
 	}
 	t.Cleanup(remove)
-	harness.Eventually(t, "the admission policy in force", soon, func() error { return w.probe(true) })
+	harness.Eventually(t, "the admission policy in force", func() error { return w.probe(true) })
 	return func() {
 		remove()
-		harness.Eventually(t, "the admission policy lifted", soon, func() error { return w.probe(false) })
+		harness.Eventually(t, "the admission policy lifted", func() error { return w.probe(false) })
 	}
 }
 

@@ -23,7 +23,7 @@ func (w *world) dropCRD(t *testing.T, name string) {
 	if err := w.Client.Delete(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, name+" to be gone", soon, func() error {
+	harness.Eventually(t, name+" to be gone", func() error {
 		err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)
 		if apierrs.IsNotFound(err) {
 			return nil

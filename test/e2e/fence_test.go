@@ -209,7 +209,7 @@ func TestFence(t *testing.T) {
 	asked := time.Now()
 	w.askRemoval(t, setup.MigrationName)
 	patch := w.writes("")[2]
-	harness.Eventually(t, "v1 to be open", soon, func() error { return patch.try(t.Context()) })
+	harness.Eventually(t, "v1 to be open", func() error { return patch.try(t.Context()) })
 	t.Logf("v1 is open %s after the deletion was asked for", time.Since(asked).Round(time.Millisecond))
 	w.awaitGone(t, setup.MigrationName)
 	w.assertV1Open(t)
@@ -234,7 +234,7 @@ func (w *world) assertGoes(t *testing.T, deleted, follows client.Object) {
 		t.Fatal(err)
 	}
 	for _, obj := range []client.Object{follows, deleted} {
-		if err := w.AwaitGone(t.Context(), obj, soon); err != nil {
+		if err := w.AwaitGone(t.Context(), obj, harness.Patience); err != nil {
 			t.Errorf("behind the fence: %v", err)
 		}
 	}
@@ -286,7 +286,7 @@ func TestNobodyWritesBehindTheFence(t *testing.T) {
 	w.awaitGate(t, setup.MigrationName, "verified")
 	w.remove(t, setup.MigrationName)
 	gone := time.Now()
-	harness.Eventually(t, "the writer to write again", soon, func() error {
+	harness.Eventually(t, "the writer to write again", func() error {
 		last := log()
 		if a := last[len(last)-1]; !a.Accepted || a.At.Before(gone) {
 			return fmt.Errorf("the last attempt: %+v", a)
@@ -304,7 +304,7 @@ func TestNobodyWritesBehindTheFence(t *testing.T) {
 func (w *world) assertKeptOut(t *testing.T, log func() []loadgenerator.Attempt, end func() ([]loadgenerator.Attempt, []loadgenerator.Window)) {
 	t.Helper()
 	until := len(log()) + 20
-	harness.Eventually(t, "a second of writes to a datastore that was left", soon, func() error {
+	harness.Eventually(t, "a second of writes to a datastore that was left", func() error {
 		if n := len(log()); n < until {
 			return fmt.Errorf("%d attempts", n)
 		}

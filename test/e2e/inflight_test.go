@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -21,7 +22,7 @@ func TestOneRequestAtATime(t *testing.T) {
 			w.manager(t, "--phases-dir", gated(t), c.flag)
 			w.start(t, setup.MigrationName, "verified")
 			// Politeness is ten pauses for each answer, so that it takes the longer, the busier the machine is.
-			if _, err := w.AwaitPhase(t.Context(), setup.MigrationName, "Migrating", 4*soon); err != nil {
+			if _, err := w.AwaitPhase(t.Context(), setup.MigrationName, "Migrating", harness.Patience); err != nil {
 				t.Fatal(err)
 			}
 			w.awaitGate(t, setup.MigrationName, "verified")

@@ -50,7 +50,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
 			p.Kill()
 			tc.unblock(t, w)
-			harness.Eventually(t, "the status to be called stale", soon, func() error {
+			harness.Eventually(t, "the status to be called stale", func() error {
 				out, _, _ := w.typed(t, "kubectl phasegate status -o jsonpath='{.stale.since} {.stale.why}'")
 				if !strings.HasPrefix(out, "20") || !strings.Contains(out, "does not renew lease default/killed") || !strings.Contains(out, "there is no pod of a manager in namespace default") {
 					return errors.New(out)
@@ -63,7 +63,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
 			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
-			if err := p.Stop(soon); err != nil {
+			if err := p.Stop(harness.Patience); err != nil {
 				t.Error(err)
 			}
 		})

@@ -77,7 +77,7 @@ func TestLifecycle(t *testing.T) {
 	})
 	t.Run("owners later", func(t *testing.T) {
 		// The garbage collector would have had its time: it looks at an object within moments of its owner's absence.
-		harness.Eventually(t, "10 s after Converged", soon, func() error {
+		harness.Eventually(t, "10 s after Converged", func() error {
 			if left := 10*time.Second - time.Since(converged); left > 0 {
 				return fmt.Errorf("%s to go", left)
 			}
@@ -215,7 +215,7 @@ func (w *world) assertOwners(t *testing.T) {
 // assertToldAll checks that each transition has its Event.
 func (w *world) assertToldAll(t *testing.T, dm *migrationv1.DatastoreMigration) {
 	t.Helper()
-	harness.Eventually(t, "an Event for each transition", soon, func() error {
+	harness.Eventually(t, "an Event for each transition", func() error {
 		events := &corev1.EventList{}
 		if err := w.Client.List(context.Background(), events); err != nil {
 			return err
@@ -292,7 +292,7 @@ func (w *world) watch(t *testing.T, name string) func() []string {
 		stream.Stop()
 		select {
 		case <-done:
-		case <-time.After(soon):
+		case <-time.After(harness.Patience):
 			return []string{errors.New("the watch does not end").Error()}
 		}
 		return slices.Compact(found)

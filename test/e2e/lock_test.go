@@ -25,7 +25,7 @@ import (
 func (w *world) breakGlass(t *testing.T) {
 	t.Helper()
 	w.kubectl(t, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", migrationv1.FenceName, migrationv1.V3FenceName)
-	harness.Eventually(t, "the fence to be gone", soon, func() error {
+	harness.Eventually(t, "the fence to be gone", func() error {
 		return w.Client.Patch(t.Context(), w.lock(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"e2e":"x"}}}`)), client.DryRunAll)
 	})
 }
@@ -107,7 +107,7 @@ func TestFenceOfAnotherAccount(t *testing.T) {
 	w.start(t, setup.MigrationName, "copied")
 	p := w.manager(t, "--phases-dir", dir)
 	w.awaitGate(t, setup.MigrationName, "copied")
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Grant(t.Context(), "renamed", managerRules(t)); err != nil {
@@ -159,7 +159,7 @@ func TestBreakGlass(t *testing.T) {
 	w.kubectl(t, "patch", "clusterinformations.crd.projectcalico.org", "default", "--type=merge", "-p",
 		`{"metadata":{"annotations":{"migration.projectcalico.org/locked-by":null}},"spec":{"datastoreReady":true}}`)
 	w.lend(t, guarded(v1, "GlobalNetworkSet", "guarded"), guarded(v1, "CalicoNodeStatus", "guarded"))
-	harness.Eventually(t, "the aggregated API to write v1", soon, func() error {
+	harness.Eventually(t, "the aggregated API to write v1", func() error {
 		for _, write := range w.writes("guarded-new") {
 			if err := write.try(t.Context()); client.IgnoreAlreadyExists(err) != nil {
 				return errors.Join(errors.New(write.name), err)

@@ -27,7 +27,7 @@ func (w *world) managerMeasured(t *testing.T, args ...string) measured {
 func (m measured) scrape(t *testing.T) harness.Families {
 	t.Helper()
 	var all harness.Families
-	harness.Eventually(t, "metrics", soon, func() (err error) { // a manager listens a moment after it has started
+	harness.Eventually(t, "metrics", func() (err error) { // a manager listens a moment after it has started
 		all, err = harness.Scrape(t.Context(), http.DefaultClient, "http://"+m.address)
 		return err
 	})

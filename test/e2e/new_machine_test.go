@@ -128,7 +128,7 @@ func (w *world) inBookshop(t *testing.T, apiVersion, kind, name string) *unstruc
 // awaitStopped waits until a restore stands where the application is stopped and the Job runs.
 func (w *world) awaitStopped(t *testing.T) {
 	t.Helper()
-	harness.Eventually(t, "the Job to be waited for", soon, func() error {
+	harness.Eventually(t, "the Job to be waited for", func() error {
 		restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", "monday")
 		message, _, _ := unstructured.NestedString(restore.Object, "status", "message")
 		status := machineStatus(t, restore)
@@ -145,7 +145,7 @@ func (w *world) awaitStopped(t *testing.T) {
 // endPod is the kubelet once the container of the Job that runs has ended: a simulated node runs it for ever.
 func (w *world) endPod(t *testing.T, phase corev1.PodPhase) {
 	t.Helper()
-	harness.Eventually(t, "the Pod of the Job to run", soon, func() error {
+	harness.Eventually(t, "the Pod of the Job to run", func() error {
 		pods := &corev1.PodList{}
 		if err := w.Client.List(t.Context(), pods, client.InNamespace("bookshop"), client.HasLabels{batchv1.JobNameLabel}); err != nil {
 			return err
@@ -207,7 +207,7 @@ func TestRestoresOfOneApplication(t *testing.T) {
 		}
 		w.kubectl(t, "apply", "-f", both)
 		holder, other := "monday", "tuesday"
-		harness.Eventually(t, "one of them to run its Job", soon, func() error {
+		harness.Eventually(t, "one of them to run its Job", func() error {
 			for _, name := range []string{"monday", "tuesday"} {
 				phase, message := w.restoreSays(t, name)
 				if phase == "Restoring" && strings.Contains(message, "runs: 1 active") {
@@ -256,7 +256,7 @@ func (w *world) restoreSays(t *testing.T, name string) (phase, message string) {
 
 func (w *world) awaitRestore(t *testing.T, name, phase, part string) {
 	t.Helper()
-	harness.Eventually(t, name+" to be "+phase+": "+part, soon, func() error {
+	harness.Eventually(t, name+" to be "+phase+": "+part, func() error {
 		now, message := w.restoreSays(t, name)
 		return nilUnless(now == phase && strings.Contains(message, part), now+": "+message)
 	})
@@ -265,7 +265,7 @@ func (w *world) awaitRestore(t *testing.T, name, phase, part string) {
 // podOfJob is the name of the Pod that a Job runs.
 func (w *world) podOfJob(t *testing.T) (name string) {
 	t.Helper()
-	harness.Eventually(t, "the Pod of the Job", soon, func() error {
+	harness.Eventually(t, "the Pod of the Job", func() error {
 		name = w.kubectl(t, "get", "pods", "-n", "bookshop", "-l", "phasegate.dev/run", "-o", "jsonpath={.items[*].metadata.name}")
 		return nilUnless(name != "", "none")
 	})
@@ -298,7 +298,7 @@ func (w *world) assertRestored(t *testing.T) {
 	if got := w.kubectl(t, "get", "-n", "bookshop", "databaserestore/monday", "-o", `jsonpath={.status.conditions[?(@.type=="Restored")].message}`); got != "Restored from s3://backups/bookshop/monday" {
 		t.Errorf("condition Restored says %q", got)
 	}
-	harness.Eventually(t, "Event DatabaseRestored", soon, func() error {
+	harness.Eventually(t, "Event DatabaseRestored", func() error {
 		got := w.kubectl(t, "get", "events", "-n", "bookshop", "--field-selector=reason=DatabaseRestored", "-o", "jsonpath={.items[*].message}")
 		return nilUnless(strings.Contains(got, "Deployment bookshop is available again"), got)
 	})
@@ -340,7 +340,7 @@ func (s *site) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
 func (w *world) assertSiteChecked(t *testing.T, url string, site *site) {
 	says := func(part string) {
 		t.Helper()
-		harness.Eventually(t, "the check to say "+part, soon, func() error {
+		harness.Eventually(t, "the check to say "+part, func() error {
 			check := w.get(t, "example.com/v1", "SiteCheck", "homepage")
 			message, _, _ := unstructured.NestedString(check.Object, "status", "message")
 			return nilUnless(strings.Contains(message, part), message)

@@ -139,7 +139,7 @@ func (r *run) conflict(t *testing.T) {
 	r.types(t, "conflict", "cleanup --yes", 1)
 	r.asks(t, "conflict", "abort --yes --wait")
 	r.clear(t)
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	r.assertUntouched(t)
@@ -161,14 +161,14 @@ func (r *run) failure(t *testing.T) {
 	r.awaitMessage(t, setup.MigrationName, gateMessage("remapped"))
 	r.look(t, "retried")
 	r.types(t, "retried", "lock --yes", 1) // the migration closes by itself
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	r.types(t, "retried", "unlock --yes", 1)
 	r.types(t, "retried", "unlock --yes --force", 0)
 	p = r.manages(t)
 	r.awaitGone(t, setup.MigrationName)
-	if err := p.Stop(soon); err != nil {
+	if err := p.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 	r.assertUntouched(t)

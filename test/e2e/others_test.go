@@ -51,7 +51,7 @@ func TestForeignCRDUnderTheLock(t *testing.T) {
 		}
 	})
 	shown := &migrationv1.DatastoreMigration{}
-	harness.Eventually(t, "the view to be of Calico's CRD", soon, func() error {
+	harness.Eventually(t, "the view to be of Calico's CRD", func() error {
 		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: setup.MigrationName}, shown); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func TestCRDDeletedUnderTheLock(t *testing.T) {
 	if events := w.kubectl(t, "get", "events.events.k8s.io", "-A", "-o", "custom-columns=REASON:.reason"); !strings.Contains(events, "ObjectGone") {
 		t.Errorf("no Event says that the migration is gone:\n%s", events)
 	}
-	harness.Eventually(t, "the CRD to be gone", soon, func() error { return w.noCRD(t, migrationv1.CRDName) })
+	harness.Eventually(t, "the CRD to be gone", func() error { return w.noCRD(t, migrationv1.CRDName) })
 	w.installCRDs(t)
 }
 
@@ -121,9 +121,9 @@ func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 	w.awaitGate(t, setup.MigrationName, "locked")
 	w.kubectl(t, "delete", "crd", v1alpha1.MachineStateCRD, "--wait=false")
 	w.askRemoval(t, setup.MigrationName)
-	harness.Eventually(t, "the CRD of states to be gone", soon, func() error { return w.noCRD(t, v1alpha1.MachineStateCRD) })
+	harness.Eventually(t, "the CRD of states to be gone", func() error { return w.noCRD(t, v1alpha1.MachineStateCRD) })
 	w.installCRDs(t)
-	harness.Eventually(t, "the way out to be told", soon, func() error {
+	harness.Eventually(t, "the way out to be told", func() error {
 		dm, err := w.Migration(t.Context(), setup.MigrationName)
 		if apierrs.IsNotFound(err) {
 			return nil // its last write came before the CRD went
@@ -145,7 +145,7 @@ func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 // kind is another test's, whose manager may have been stopped before it dropped it.
 func (w *world) assertNoStates(t *testing.T, kinds ...string) {
 	t.Helper()
-	harness.Eventually(t, "no state to be left", soon, func() error {
+	harness.Eventually(t, "no state to be left", func() error {
 		list := &v1alpha1.MachineStateList{}
 		if err := w.Client.List(t.Context(), list); err != nil {
 			return err

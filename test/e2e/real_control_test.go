@@ -90,7 +90,7 @@ func (r *realCluster) kubeControllers(t *testing.T, group string) *harness.Proce
 // awaitControllers waits until kube-controllers has made what the configuration asks for.
 func (r *realCluster) awaitControllers(t *testing.T) {
 	t.Helper()
-	harness.Eventually(t, "kube-controllers to work", soon, func() error {
+	harness.Eventually(t, "kube-controllers to work", func() error {
 		for _, obj := range r.list(t, mustKind(t, r.Registry, "HostEndpoint").V3GVK()) {
 			if obj.GetName() == "node-2-auto-hep" {
 				return nil

@@ -50,7 +50,7 @@ func TestRealAborts(t *testing.T) {
 		}
 		abort(t)
 	})
-	r.do(t, manager.Stop(soon))
+	r.do(t, manager.Stop(harness.Patience))
 	r.manager(t, "--phases-dir", gated(t, underTheLock, pausedRollback))
 	inTurn(t, "a conflict under the lock", func(t *testing.T) {
 		r.start(t, setup.MigrationName, nowhere)
@@ -85,7 +85,7 @@ var afterAbort = []calico.Explanation{
 
 func (r *realCluster) assertAsBefore(t *testing.T, before calico.Objects, held map[string]string) {
 	t.Helper()
-	harness.Eventually(t, "v3 served by Calico's API server", soon, func() error {
+	harness.Eventually(t, "v3 served by Calico's API server", func() error {
 		return nilIf(!r.served(t, mustKind(t, r.Registry, "IPAMHandle")))
 	})
 	found := calico.Explain(calico.Differences(before, r.seen(t)), afterAbort)
@@ -179,7 +179,7 @@ func (r *realCluster) kubelet(t *testing.T) *kubelet {
 	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
 	k.group.Store(new(""))
 	k.end = k.run(t)
-	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	harness.Eventually(t, "pods to come and go", func() error { return k.atLeast(8) })
 	return k
 }
 
@@ -190,7 +190,7 @@ func (r *realCluster) assertAddressesInTheEnd(t *testing.T, k *kubelet, name, re
 	k.group.Store(new(fixture.APIGroupV3)) // what install-cni writes, when calico-node has been rolled
 	r.switchOver(t, name)
 	k.mark()
-	harness.Eventually(t, "pods to come and go again", soon, func() error { return k.atLeast(8) })
+	harness.Eventually(t, "pods to come and go again", func() error { return k.atLeast(8) })
 	k.end()
 
 	held, unknown := k.result()

@@ -39,7 +39,7 @@ func TestReload(t *testing.T) {
 	began := time.Now()
 	file = edited(t, file, gateMessage("locked"), "at an edited gate")
 	mount.set(t, file)
-	harness.Eventually(t, "the edit to take effect", soon, func() error {
+	harness.Eventually(t, "the edit to take effect", func() error {
 		return nilIf(w.read(t, setup.MigrationName).Status.Message == "at an edited gate")
 	})
 	t.Logf("an edit took effect after %s", time.Since(began)) // two looks, a second apart; 5 s are promised
@@ -51,7 +51,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("phase %s, revision %s, %d transitions: a message is no other revision", after.Phase, after.Revision, len(after.History))
 	}
 	mount.set(t, edited(t, file, "after: 168h", "after: 167h"))
-	harness.Eventually(t, "another revision", soon, func() error {
+	harness.Eventually(t, "another revision", func() error {
 		after = w.read(t, setup.MigrationName).Status.Machine
 		return nilIf(after.Revision != before.Status.Machine.Revision)
 	})
@@ -111,7 +111,7 @@ func (m *mount) set(t *testing.T, file string) {
 func (w *world) awaitEvent(t *testing.T, reason string) string {
 	t.Helper()
 	var said string
-	harness.Eventually(t, "Event "+reason, soon, func() error {
+	harness.Eventually(t, "Event "+reason, func() error {
 		said = w.kubectl(t, "get", "events", "-A", "--field-selector=reason="+reason, "-o", "jsonpath={.items[*].message}")
 		return nilIf(strings.TrimSpace(said) != "")
 	})

@@ -46,9 +46,9 @@ func TestScaffold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = manager.Stop(soon) })
+	t.Cleanup(func() { _ = manager.Stop(harness.Patience) })
 	w.apply(t, "database-restore/sample.yaml")
-	harness.Eventually(t, "all missing rights to be named", soon, func() error {
+	harness.Eventually(t, "all missing rights to be named", func() error {
 		got := w.kubectl(t, "get", "-n", "bookshop", "databaserestore/monday", "-o", "jsonpath={.status.message}")
 		for _, want := range []string{"create, delete, get, patch configmaps", "get, patch deployments.apps", "create, delete, get, list jobs.batch", "kubectl phasegate scaffold"} {
 			if !strings.Contains(got, want) {

@@ -193,7 +193,7 @@ func (w *world) disturbedRound(t *testing.T, servers []*apiServer, round int) {
 	}
 	w.remove(t, setup.MigrationName)
 	for _, s := range servers {
-		harness.Eventually(t, s.name+" to accept v1 again", soon, func() error {
+		harness.Eventually(t, s.name+" to accept v1 again", func() error {
 			return s.through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", s.name), client.DryRunAll)
 		})
 	}
@@ -248,8 +248,8 @@ func (w *world) undisturbed(t *testing.T, servers []*apiServer) {
 				open[s.name] = time.Since(began)
 			}
 		}
-		if time.Since(began) > soon {
-			t.Fatalf("%s after Converged v3 answers only at %v", soon, slices.Sorted(maps.Keys(open)))
+		if time.Since(began) > harness.Patience {
+			t.Fatalf("%s after Converged v3 answers only at %v", harness.Patience, slices.Sorted(maps.Keys(open)))
 		}
 	}
 	pause(t.Context(), 2*time.Second) // for writes to come through again

@@ -129,7 +129,7 @@ func (w *world) assertDoorIsUsed(t *testing.T, keys ...string) {
 
 func (w *world) awaitNoDoor(t *testing.T) {
 	t.Helper()
-	harness.Eventually(t, "the APIService of the side door gone", soon, func() error {
+	harness.Eventually(t, "the APIService of the side door gone", func() error {
 		svc := &apiregistrationv1.APIService{}
 		err := w.Client.Get(t.Context(), types.NamespacedName{Name: migrationv1.SideDoorVersion + "." + resources.V3Group}, svc)
 		if apierrs.IsNotFound(err) {
@@ -232,7 +232,7 @@ func TestSideDoorRefusedLate(t *testing.T) {
 	direct, err := dynamic.NewForConfig(w.Config) // it asks the API server, and not what it knows of it
 	w.do(t, err)
 	behind := schema.GroupVersionResource{Group: resources.V3Group, Version: migrationv1.SideDoorVersion, Resource: "globalnetworksets"}
-	harness.Eventually(t, "the door shut", soon, func() error {
+	harness.Eventually(t, "the door shut", func() error {
 		_, err := direct.Resource(behind).List(t.Context(), metav1.ListOptions{Limit: 1})
 		if apierrs.IsNotFound(err) {
 			return nil
@@ -328,7 +328,7 @@ func (w *world) freezeCRDs(t *testing.T) (lift func()) {
 	for _, obj := range []client.Object{policy, binding} {
 		w.do(t, w.Client.Create(t.Context(), obj))
 	}
-	harness.Eventually(t, "the admission policy in force", soon, func() error {
+	harness.Eventually(t, "the admission policy in force", func() error {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: "tiers.projectcalico.org"}, crd); err != nil {
 			return err
@@ -374,5 +374,5 @@ func TestGoneBeforeTheLock(t *testing.T) {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}
 	assertSameContent(t, before, w.content(t))
-	harness.Eventually(t, "v3 open", soon, func() error { return nilIf(w.ready(t, v3)) })
+	harness.Eventually(t, "v3 open", func() error { return nilIf(w.ready(t, v3)) })
 }

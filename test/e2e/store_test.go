@@ -70,7 +70,7 @@ func TestStoreFull(t *testing.T) {
 		if !strings.Contains(said, "database space exceeded") {
 			t.Errorf("status says %q", said)
 		}
-		harness.Eventually(t, "the copies to go", soon, func() error {
+		harness.Eventually(t, "the copies to go", func() error {
 			left := slices.DeleteFunc(w.stored(t), func(key string) bool { return !strings.Contains(key, "large-") })
 			if len(left) > 0 {
 				return fmt.Errorf("%d are left", len(left))
@@ -123,7 +123,7 @@ func (w *world) limitStore(t *testing.T, quota int64) {
 	w.do(t, err)
 	w.do(t, etcd.Kill(context.Background()))
 	w.do(t, etcd.Revive(fmt.Sprintf("--quota-backend-bytes=%d", quota)))
-	harness.Eventually(t, "etcd to lift its alarm", soon, func() error {
+	harness.Eventually(t, "etcd to lift its alarm", func() error {
 		raised, err := askEtcd(url+"/v3/maintenance/alarm", map[string]any{"action": "GET"})
 		for _, alarm := range raised.Alarms {
 			if err == nil {
@@ -182,7 +182,7 @@ func askEtcd(url string, question map[string]any) (answer etcdAnswer, err error)
 // awaitFull is what the command line says of a store that takes no status any more.
 func (w *world) awaitFull(t *testing.T) (said string) {
 	t.Helper()
-	harness.Eventually(t, "status to say that etcd is full", soon, func() error {
+	harness.Eventually(t, "status to say that etcd is full", func() error {
 		_, errs, _ := w.typed(t, "kubectl phasegate status "+setup.MigrationName)
 		if said = errs; !strings.Contains(said, "etcd is full") {
 			return fmt.Errorf("it says %q", said)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -39,7 +40,7 @@ func TestAtTheTerminal(t *testing.T) {
 		{"a conflict", stuckInConflict},
 		{"closed by hand", closedByHand},
 		{"no manager under the lock", func(t *testing.T, w *world) {
-			w.do(t, manager.Stop(soon))
+			w.do(t, manager.Stop(harness.Patience))
 			brokenGlass(t, w)
 		}},
 		{"a manager comes back", func(inner *testing.T, w *world) {
@@ -57,7 +58,7 @@ func TestAtTheTerminal(t *testing.T) {
 // exits runs kubectl phasegate where nobody can be asked, and checks its exit code and what it says.
 func (w *world) exits(t *testing.T, code int, args string, parts ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", "kubectl-phasegate"), strings.Fields(args)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
@@ -223,7 +224,7 @@ func notRolled(t *testing.T, w *world) {
 	w.exits(t, 1, "cleanup --yes", "wait for Complete")
 	w.exits(t, 0, "unlock", "v1 is closed for good")
 	w.followPage(t, "Then let the components use v3")
-	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Complete", "--timeout="+soon.String(), "datastoremigration/"+evening)
+	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Complete", "--timeout="+harness.Patience.String(), "datastoremigration/"+evening)
 	w.assertDescribed(t, "Complete", ofOurs("CleaningUp"))
 }
 

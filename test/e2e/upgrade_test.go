@@ -171,7 +171,7 @@ func (v *versions) stop(t *testing.T) {
 	if v.running == nil || v.running.Alive() != nil {
 		return
 	}
-	if err := v.running.Stop(soon); err != nil {
+	if err := v.running.Stop(harness.Patience); err != nil {
 		t.Fatal(err)
 	}
 }

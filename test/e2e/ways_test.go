@@ -19,6 +19,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -137,7 +138,7 @@ func (w *world) operator(t *testing.T, name string) <-chan error {
 	w.do(t, fixture.TakenByOperator(t.Context(), w.Client, setup.CalicoNamespace))
 	ctx, switched := t.Context(), make(chan error, 1)
 	go func() {
-		_, err := w.AwaitPhase(ctx, name, "Converged", 3*soon)
+		_, err := w.AwaitPhase(ctx, name, "Converged", harness.Patience)
 		if err == nil {
 			err = fixture.SwitchedByOperator(ctx, w.Client, setup.CalicoNamespace)
 		}

@@ -176,7 +176,7 @@ func (w *world) calicoWebhooks(t *testing.T) *calicoWebhooks {
 			t.Error(err)
 		}
 	})
-	harness.Eventually(t, "the webhooks in force", soon, func() error {
+	harness.Eventually(t, "the webhooks in force", func() error {
 		pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
 		return nilIf(apierrors.Classify(w.Client.Create(t.Context(), pdb, client.DryRunAll)) == apierrors.Forbidden)
 	})

@@ -23,15 +23,6 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// soon bounds every wait for something that takes seconds, on a machine that is busy and slow. E2E_SOON=5m is for one that
-// has no time at all.
-var soon = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("E2E_SOON")); err == nil {
-		return d
-	}
-	return 2 * time.Minute
-}()
-
 // world is a cluster and the words in which the tests speak of it. Each of them
 // ends the test when it fails.
 type world struct {
@@ -108,7 +99,7 @@ func (w *world) read(t *testing.T, name string) *migrationv1.DatastoreMigration 
 // await waits until a migration shows a phase, and checks what must always hold.
 func (w *world) await(t *testing.T, name, phase string) *migrationv1.DatastoreMigration {
 	t.Helper()
-	dm, err := w.AwaitPhase(t.Context(), name, phase, soon)
+	dm, err := w.AwaitPhase(t.Context(), name, phase, harness.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +125,7 @@ func (w *world) awaitMessage(t *testing.T, name, part string) *migrationv1.Datas
 func (w *world) awaitStatus(t *testing.T, name, what string, met func(*migrationv1.DatastoreMigration) bool) *migrationv1.DatastoreMigration {
 	t.Helper()
 	var dm *migrationv1.DatastoreMigration
-	harness.Eventually(t, name+" "+what, soon, func() (err error) {
+	harness.Eventually(t, name+" "+what, func() (err error) {
 		if dm, err = w.Migration(t.Context(), name); err != nil {
 			return err
 		}
@@ -170,7 +161,7 @@ func (w *world) askRemoval(t *testing.T, name string) {
 
 func (w *world) awaitGone(t *testing.T, name string) {
 	t.Helper()
-	harness.Eventually(t, name+" to be gone", soon, func() error {
+	harness.Eventually(t, name+" to be gone", func() error {
 		dm, err := w.Migration(t.Context(), name)
 		if apierrs.IsNotFound(err) {
 			return nil
@@ -197,7 +188,7 @@ func (w *world) phasegate(t *testing.T, args ...string) string {
 // run runs a program of bin against the cluster.
 func (w *world) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon) // also when the test cleans up
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience) // also when the test cleans up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", program), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
@@ -241,7 +232,7 @@ func exits(t *testing.T, args ...string) (code int, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	var exit *exec.ExitError

@@ -104,7 +104,7 @@ func leaderGoes(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	other := slices.DeleteFunc(slices.Clone(pods), func(pod types.NamespacedName) bool { return pod == leader })
-	harness.Eventually(t, "the other manager to lead", soon, func() error { return w.leads(t, other[0]) })
+	harness.Eventually(t, "the other manager to lead", func() error { return w.leads(t, other[0]) })
 	before := w.awaitPhase(t, inConflict)
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", pollOfConflict+"=10s")
 	w.awaitMigration(t, "driven by the other manager", drivenAnew(before))

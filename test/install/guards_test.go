@@ -162,7 +162,7 @@ func TestForeignCRDs(t *testing.T) {
 func (w *world) guardHolds(t *testing.T) {
 	t.Helper()
 	w.create(t, "{apiVersion: migration.projectcalico.org/v1, kind: DatastoreMigration, metadata: {name: to-v3}, spec: {type: APIServerToCRDs}}")
-	harness.Eventually(t, "the deletion of the CRD to be refused", soon, func() error {
+	harness.Eventually(t, "the deletion of the CRD to be refused", func() error {
 		return refused("DatastoreMigration to-v3 exists and would be deleted with its CRD")(w.kubectlSays(t, "delete", "crd", migrationv1.CRDName, "--dry-run=server"))
 	})
 	w.kubectl(t, "delete", "datastoremigration", "to-v3")
@@ -220,7 +220,7 @@ func TestGuardsOfStates(t *testing.T) {
 		return path
 	}
 	holding := file("datastore-migration", "1", v1alpha1.HeldFinalizer, `'v1Lock → Release {"a":1}', apiService`)
-	harness.Eventually(t, "the policy to be loaded", soon, func() error {
+	harness.Eventually(t, "the policy to be loaded", func() error {
 		return refused("are written by system:serviceaccount:" + system + ":" + release + "-" + migrating + " only")(w.kubectlSays(t, "create", "-f", holding, "--dry-run=server"))
 	})
 	w.kubectl(t, "create", "-f", holding, migrator)
@@ -287,11 +287,11 @@ func (w *world) mayWriteStates(t *testing.T) {
 func (w *world) deletesStates(t *testing.T, held, migrator string) {
 	t.Helper()
 	remove := []string{"delete", "crd", v1alpha1.MachineStateCRD, "--wait=false"}
-	harness.Eventually(t, "the deletion of the CRD to be refused", soon, func() error {
+	harness.Eventually(t, "the deletion of the CRD to be refused", func() error {
 		return refused("MachineState " + held + " holds v1Lock, apiService for Door shop/front: delete that object")(w.kubectlSays(t, append(remove, "--dry-run=server")...))
 	})
 	w.kubectl(t, "patch", "machinestate", held, migrator, "--type=merge", "-p", `{"status":{"held":[]}}`)
-	harness.Eventually(t, "the finalizer to be enough", soon, func() error {
+	harness.Eventually(t, "the finalizer to be enough", func() error {
 		return refused("MachineState " + held + " holds something")(w.kubectlSays(t, append(remove, "--dry-run=server")...))
 	})
 	w.helm(t, "uninstall", release)
@@ -305,7 +305,7 @@ func (w *world) deletesStates(t *testing.T, held, migrator string) {
 // eventuallyDoes tries until kubectl has done it.
 func (w *world) eventuallyDoes(t *testing.T, what string, args ...string) {
 	t.Helper()
-	harness.Eventually(t, what, soon, func() error {
+	harness.Eventually(t, what, func() error {
 		said, err := w.kubectlSays(t, args...)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, said)

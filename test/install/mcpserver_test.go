@@ -45,7 +45,7 @@ func holdRollout(t *testing.T, w *world, token string) (release func()) {
 	w.kubectl(t, "patch", "-n", "tools", "pod", "search-11", "--type=merge", `-p={"metadata":{"finalizers":["example.com/slow"]}}`)
 	return func() {
 		t.Helper()
-		harness.Eventually(t, "an immediate restart to replace search-0", soon, func() error {
+		harness.Eventually(t, "an immediate restart to replace search-0", func() error {
 			pod := &corev1.Pod{}
 			if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: "tools", Name: "search-0"}, pod); err != nil {
 				return err

@@ -89,7 +89,7 @@ func (w *world) leads(t *testing.T, pod types.NamespacedName) error {
 func (w *world) leaderOf(t *testing.T, pods []types.NamespacedName) types.NamespacedName {
 	t.Helper()
 	var leader types.NamespacedName
-	harness.Eventually(t, fmt.Sprintf("one of %v to lead", pods), soon, func() error {
+	harness.Eventually(t, fmt.Sprintf("one of %v to lead", pods), func() error {
 		var errs []error
 		for _, leader = range pods {
 			err := w.leads(t, leader)

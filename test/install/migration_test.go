@@ -46,7 +46,7 @@ func (w *world) goOnAlone(t *testing.T) {
 func (w *world) awaitMigration(t *testing.T, what string, met func(*migrationv1.DatastoreMigration) bool) *migrationv1.DatastoreMigration {
 	t.Helper()
 	var dm *migrationv1.DatastoreMigration
-	harness.Eventually(t, "the migration "+what, soon, func() (err error) {
+	harness.Eventually(t, "the migration "+what, func() (err error) {
 		if dm, err = w.Migration(t.Context(), setup.MigrationName); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func mistakes(t *testing.T, w *world) {
 	for _, said := range []string{"MachineRefused", "(x2 over"} {
 		w.pollEvery(t, "sometimes")
 		for _, object := range [][]string{{"datastoremigration/" + setup.MigrationName}, {"mcpserver/lost", "-n", "tools"}} {
-			harness.Eventually(t, "an Event of "+object[0], soon, func() error {
+			harness.Eventually(t, "an Event of "+object[0], func() error {
 				events := w.kubectl(t, append([]string{"events", "--types=Warning", "--for"}, object...)...)
 				if strings.Contains(events, `"sometimes" is not a positive duration`) && strings.Contains(events, said) {
 					return nil
@@ -96,7 +96,7 @@ func mistakes(t *testing.T, w *world) {
 		w.pollEvery(t, "10m")
 		for _, controller := range []string{migrating, serving} {
 			pod := w.awaitReady(t, controller, 1)[0]
-			harness.Eventually(t, "no file to be refused by "+controller, soon, func() error {
+			harness.Eventually(t, "no file to be refused by "+controller, func() error {
 				if _, text, err := w.metrics(t, pod, w.scraper(t, "prometheus")); err != nil || strings.Contains(text, "phasegate_machine_refused{") {
 					return fmt.Errorf("phasegate_machine_refused is there, or: %w", err)
 				}
@@ -171,7 +171,7 @@ func cleanUp(t *testing.T, w *world) {
 	w.awaitMessage(t, "no v1 CRD is deleted", "get secrets in namespace "+setup.CalicoNamespace, enabled)
 	w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default") // nothing has been deleted
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=true")
-	harness.Eventually(t, "the migration and the v1 CRDs to be gone", soon, func() error {
+	harness.Eventually(t, "the migration and the v1 CRDs to be gone", func() error {
 		dm, err := w.Migration(t.Context(), setup.MigrationName)
 		if err == nil {
 			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)

@@ -166,7 +166,7 @@ func (w *world) awaitMay(t *testing.T, controller string, from grant, n rbac.Nee
 	} else {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: n.Verb, Path: n.URL}
 	}
-	harness.Eventually(t, fmt.Sprintf("%s may %s: %t", account(controller), n, may), soon, func() error {
+	harness.Eventually(t, fmt.Sprintf("%s may %s: %t", account(controller), n, may), func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
 		if err := w.Client.Create(t.Context(), review); err != nil {
 			return err
@@ -298,7 +298,7 @@ func inTier(n rbac.Need) bool {
 // unusedRights: every single right of the roles was needed somewhere in the story.
 func unusedRights(t *testing.T, w *world) {
 	var requests map[string]audit.Requests
-	harness.Eventually(t, "the audit log, which grows, to end with a whole line", soon, func() (err error) {
+	harness.Eventually(t, "the audit log, which grows, to end with a whole line", func() (err error) {
 		requests, err = audit.ReadFile(w.AuditLog, w.isExcused)
 		return err
 	})

@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// soon bounds every wait for something that takes seconds, on a busy machine.
-	soon = 45 * time.Second
 	// release and system are the names that users give.
 	release = "phasegate"
 	system  = "phasegate-system"
@@ -134,7 +132,7 @@ func (w *world) try(t *testing.T, program string, args ...string) (string, error
 // run runs a program, and answers what it said: its output, then its complaints.
 func (w *world) run(t *testing.T, kubeconfig, program string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*soon) // also when the test cleans up
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience) // also when the test cleans up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+w.helmHome, "HELM_CONFIG_HOME="+w.helmHome, "HELM_DATA_HOME="+w.helmHome)
@@ -167,7 +165,7 @@ func (w *world) podsOf(t *testing.T, controller string) []types.NamespacedName {
 func (w *world) awaitReady(t *testing.T, controller string, want int) []types.NamespacedName {
 	t.Helper()
 	var pods []types.NamespacedName
-	harness.Eventually(t, fmt.Sprintf("%d ready pods of %s", want, controller), soon, func() error {
+	harness.Eventually(t, fmt.Sprintf("%d ready pods of %s", want, controller), func() error {
 		if pods = w.podsOf(t, controller); len(pods) != want {
 			return fmt.Errorf("there are %v", pods)
 		}
@@ -199,7 +197,7 @@ func (w *world) uninstall(t *testing.T) (said string) {
 	t.Helper()
 	from := time.Now()
 	said = w.helm(t, "uninstall", release, "--wait", "--timeout", "60s")
-	harness.Eventually(t, "the programs of the release to be gone", soon, func() error {
+	harness.Eventually(t, "the programs of the release to be gone", func() error {
 		left := &corev1.PodList{}
 		if err := w.Client.List(t.Context(), left, client.InNamespace(system)); err != nil {
 			return err

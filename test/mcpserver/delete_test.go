@@ -36,7 +36,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 // awaitNothing waits until the garbage collector has taken the rest.
 func (s *space) awaitNothing() {
 	s.t.Helper()
-	harness.Eventually(s.t, "the garbage collector", soon, func() error {
+	harness.Eventually(s.t, "the garbage collector", func() error {
 		if left := s.everything(); len(left) > 0 {
 			return fmt.Errorf("left: %v", left)
 		}
@@ -162,7 +162,7 @@ func TestProxyThatOutlivesItsServerLeavesNothing(t *testing.T) {
 		if event.Type != watch.Added {
 			t.Fatalf("got %s, want that the proxy makes the StatefulSet: the test would show nothing", event.Type)
 		}
-	case <-time.After(soon):
+	case <-time.After(harness.Patience):
 		t.Fatalf("the proxy does nothing; it says:\n%s", process.Tail(20))
 	}
 	process.Kill()

@@ -89,7 +89,7 @@ func TestChangesThatReplaceNoPod(t *testing.T) {
 			s := readySpace(t)
 			before := s.workload("fetch")
 			s.edit("fetch", c.edit)
-			harness.Eventually(t, "the change to arrive", soon, func() error { return c.seen(s) })
+			harness.Eventually(t, "the change to arrive", func() error { return c.seen(s) })
 			s.awaitPhase("fetch", "Ready")
 			after := s.workload("fetch")
 			if !sets.New(after.Proxies...).HasAll(before.Proxies...) || !sets.New(after.Backends...).HasAll(before.Backends...) {
@@ -140,7 +140,7 @@ func TestOldProxyDoesNotPutTheOldImageBack(t *testing.T) {
 			s.kubectl("patch", "deployment", "fetch", "--type=merge", "-p", `{"spec":{"minReadySeconds":500}}`)
 
 			s.edit("fetch", func(srv *v1beta1.MCPServer) { srv.Spec.Image = secondImage })
-			harness.Eventually(t, "a new proxy to apply the new image", soon, func() error {
+			harness.Eventually(t, "a new proxy to apply the new image", func() error {
 				return same(secondImage, s.imageOf("fetch"))
 			})
 			s.editProxies(c.edit)
@@ -149,7 +149,7 @@ func TestOldProxyDoesNotPutTheOldImageBack(t *testing.T) {
 			if err := s.pods.Restart(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
-			harness.Eventually(t, "the old proxy to decide", soon, func() error {
+			harness.Eventually(t, "the old proxy to decide", func() error {
 				if said := strings.TrimPrefix(s.logOf(name), before); !strings.Contains(said, c.says) {
 					return fmt.Errorf("it says:\n%s", said)
 				}

@@ -53,7 +53,7 @@ func TestCreate(t *testing.T) {
 func (s *space) awaitHealthy(pod string) {
 	s.t.Helper()
 	name := s.key(pod)
-	harness.Eventually(s.t, "proxy "+pod+" to answer", soon, func() error {
+	harness.Eventually(s.t, "proxy "+pod+" to answer", func() error {
 		if _, err := s.pods.Process(name); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func TestScaleToZeroAndBack(t *testing.T) {
 // awaitBackends waits until so many pods of the backend are there, and wanted.
 func (s *space) awaitBackends(name string, want int32) {
 	s.t.Helper()
-	harness.Eventually(s.t, fmt.Sprintf("%d backends", want), soon, func() error {
+	harness.Eventually(s.t, fmt.Sprintf("%d backends", want), func() error {
 		sts := s.statefulSet(name)
 		pods := len(s.backends(name))
 		if ptr.Deref(sts.Spec.Replicas, 1) != want || pods != int(want) || sts.Status.ReadyReplicas != want {

@@ -29,9 +29,6 @@ import (
 	"github.com/phasegate/phasegate/test/support/podrunner"
 )
 
-// soon bounds every wait for something that takes seconds, on a busy machine.
-const soon = 2 * time.Minute
-
 // managerAccount has the rights that the chart grants, and no others.
 const managerAccount = "phasegate-manager"
 

@@ -47,7 +47,7 @@ func TestWhatOthersDoStays(t *testing.T) {
 			s := readySpace(t)
 			before := s.workload("fetch")
 			s.kubectl(c.command...)
-			harness.Eventually(t, "it to happen", soon, func() error { return c.done(s, before) })
+			harness.Eventually(t, "it to happen", func() error { return c.done(s, before) })
 			s.awaitPhase("fetch", "Ready")
 			s.awaitRolledOut("fetch")
 			after := s.workload("fetch")
@@ -117,7 +117,7 @@ func TestWhatOthersBreakIsMended(t *testing.T) {
 			s := readySpace(t)
 			s.awaitHealthy(s.proxies("fetch")[0].Name)
 			s.kubectl(c.command...)
-			harness.Eventually(t, "it to be mended: "+c.why, soon, func() error { return c.mended(s) })
+			harness.Eventually(t, "it to be mended: "+c.why, func() error { return c.mended(s) })
 			s.awaitPhase("fetch", "Ready")
 		})
 	}

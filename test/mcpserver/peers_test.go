@@ -99,7 +99,7 @@ func TestLifeOnToolHivesCRDs(t *testing.T) {
 
 	s.kubectl("delete", "mcpserver", "--all", "--timeout=45s")
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
-	harness.Eventually(t, "the state to be gone", soon, func() error {
+	harness.Eventually(t, "the state to be gone", func() error {
 		list := &v1alpha1.MachineStateList{}
 		if err := s.Client.List(t.Context(), list); err != nil {
 			return err

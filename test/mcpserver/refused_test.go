@@ -65,7 +65,7 @@ func TestRefusalOfAPolicyIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	harness.Eventually(t, "the server to come up without the policy", soon, func() error {
+	harness.Eventually(t, "the server to come up without the policy", func() error {
 		s.annotate("fetch", map[string]string{"example.org/look": fmt.Sprint(s.get("fetch").ResourceVersion)})
 		return same("Ready", s.get("fetch").Status.Phase)
 	})
@@ -110,7 +110,7 @@ func (s *space) refuseStatefulSets(why string) []client.Object {
 			s.t.Fatal(err)
 		}
 	}
-	harness.Eventually(s.t, "the policy to work", soon, func() error {
+	harness.Eventually(s.t, "the policy to work", func() error {
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "tried"}}
 		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		set.Spec.Template.Labels = set.Spec.Selector.MatchLabels

@@ -31,7 +31,7 @@ var (
 // awaitOldPodsGone waits until the pods of before a restart are gone: one of the proxy and one of the server are left.
 func (s *space) awaitOldPodsGone() {
 	s.t.Helper()
-	harness.Eventually(s.t, "the pods of before the restart to be gone", soon, func() error {
+	harness.Eventually(s.t, "the pods of before the restart to be gone", func() error {
 		pods := 0
 		for name := range s.versions() {
 			if strings.HasPrefix(name, "Pod ") {
@@ -96,7 +96,7 @@ func (s *space) touch(name string, i int) {
 	s.t.Helper()
 	before, _ := s.tryCount(reconciles) // a manager that has just been started has no metrics yet
 	s.annotate(name, map[string]string{"example.org/touched": strconv.Itoa(i)})
-	harness.Eventually(s.t, "a reconcile", soon, func() error {
+	harness.Eventually(s.t, "a reconcile", func() error {
 		now, err := s.tryCount(reconciles)
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (s *space) touch(name string, i int) {
 func (s *space) awaitIdle() {
 	s.t.Helper()
 	last := map[string]int{}
-	harness.Eventually(s.t, "the manager to be idle", soon, func() error {
+	harness.Eventually(s.t, "the manager to be idle", func() error {
 		now := map[string]int{}
 		for name, metric := range map[string]*regexp.Regexp{"waiting": waitings, "running": running, "reconciles": reconciles} {
 			var err error

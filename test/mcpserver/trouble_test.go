@@ -105,7 +105,7 @@ func waiting(status corev1.PodStatus, why corev1.ContainerStateWaiting) corev1.P
 // setStatus writes the status of a pod, as a kubelet would.
 func (s *space) setStatus(pod corev1.Pod, status corev1.PodStatus) {
 	s.t.Helper()
-	harness.Eventually(s.t, "the status of pod "+pod.Name+" to be written", soon, func() error {
+	harness.Eventually(s.t, "the status of pod "+pod.Name+" to be written", func() error {
 		live := &corev1.Pod{}
 		s.read(pod.Name, live)
 		live.Status = *status.DeepCopy()

@@ -159,7 +159,7 @@ func (s *space) annotate(name string, set map[string]string) {
 func (s *space) until(name, what string, met func(*v1beta1.MCPServer) error) *v1beta1.MCPServer {
 	s.t.Helper()
 	srv := &v1beta1.MCPServer{}
-	harness.Eventually(s.t, name+" "+what, soon, func() error {
+	harness.Eventually(s.t, name+" "+what, func() error {
 		if err := s.manager.Alive(); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (s *space) awaitNoCondition(name, kind string) {
 // awaitGone waits until an object of the namespace does not exist.
 func (s *space) awaitGone(obj client.Object, name string) {
 	s.t.Helper()
-	harness.Eventually(s.t, fmt.Sprintf("%T %s to be gone", obj, name), soon, func() error {
+	harness.Eventually(s.t, fmt.Sprintf("%T %s to be gone", obj, name), func() error {
 		err := s.Client.Get(s.t.Context(), s.key(name), obj)
 		if apierrs.IsNotFound(err) {
 			return nil
@@ -308,7 +308,7 @@ func (s *space) tryKubectl(args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "tools", "kubectl"), append([]string{"-n", s.ns}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
@@ -321,7 +321,7 @@ func (s *space) tryKubectl(args ...string) (string, error) {
 func (s *space) describes(name string, parts ...string) {
 	s.t.Helper()
 	var text string
-	harness.Eventually(s.t, "kubectl describe to say all", soon, func() error {
+	harness.Eventually(s.t, "kubectl describe to say all", func() error {
 		text = s.kubectl("describe", "mcpserver", name)
 		// Columns are padded as needed.
 		flat := strings.Join(strings.Fields(text), " ")

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -132,7 +131,7 @@ func TestCheckUp(t *testing.T) {
 		} {
 			want := c.want
 			cfg := accountOf(t, controller, chartRules(t, c.roles...))
-			harness.Eventually(t, "the chart's rules to suffice for "+controller, 10*time.Second, func() error { // the authorizer learns of roles by a watch
+			harness.Eventually(t, "the chart's rules to suffice for "+controller, func() error { // the authorizer learns of roles by a watch
 				got, report := ask(t, Options{Config: cfg, Controllers: []string{controller}})
 				if !cmp.Equal(want, got) {
 					return fmt.Errorf("want %v, got\n%s", want, textOf(report))
@@ -177,7 +176,7 @@ func TestNamedListAndWatch(t *testing.T) {
 		},
 	}
 	for verb, try := range tries {
-		harness.Eventually(t, verb+" by name", 10*time.Second, func() error { // the authorizer learns of roles by a watch
+		harness.Eventually(t, verb+" by name", func() error { // the authorizer learns of roles by a watch
 			return try(metav1.ListOptions{FieldSelector: "metadata.name=calico-node"})
 		})
 		if err := try(metav1.ListOptions{}); !apierrs.IsForbidden(err) {

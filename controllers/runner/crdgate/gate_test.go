@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,7 +28,6 @@ import (
 
 const (
 	group = "crdgate.phasegate.dev"
-	soon  = 20 * time.Second
 )
 
 func widgetCRD(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
@@ -126,8 +124,8 @@ func (b *bench) counts() (alive, most, starts int) {
 // until it is established.
 func (b *bench) establish(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
 	b.t.Helper()
-	harness.Eventually(b.t, "the CRD to be created", soon, func() error { return b.c.Create(b.t.Context(), crd) })
-	harness.Eventually(b.t, "the CRD to be established", soon, func() error {
+	harness.Eventually(b.t, "the CRD to be created", func() error { return b.c.Create(b.t.Context(), crd) })
+	harness.Eventually(b.t, "the CRD to be established", func() error {
 		if err := b.c.Get(b.t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 			return err
 		}
@@ -153,14 +151,14 @@ func (b *bench) remove(crd *apiextensionsv1.CustomResourceDefinition) {
 func (b *bench) seesANewWidget() {
 	b.t.Helper()
 	w := widget("w")
-	harness.Eventually(b.t, "a widget to be created", soon, func() error {
+	harness.Eventually(b.t, "a widget to be created", func() error {
 		err := b.c.Create(b.t.Context(), w)
 		if apierrors.IsAlreadyExists(err) {
 			return harness.Permanent(err)
 		}
 		return err
 	})
-	harness.Eventually(b.t, "the widget to be reconciled", soon, func() error {
+	harness.Eventually(b.t, "the widget to be reconciled", func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !slices.Contains(b.seen, w.GetUID()) {
@@ -172,7 +170,7 @@ func (b *bench) seesANewWidget() {
 
 func (b *bench) noneIsAlive() {
 	b.t.Helper()
-	harness.Eventually(b.t, "the controller to stop", soon, func() error {
+	harness.Eventually(b.t, "the controller to stop", func() error {
 		if alive, _, _ := b.counts(); alive > 0 {
 			return fmt.Errorf("%d alive", alive)
 		}

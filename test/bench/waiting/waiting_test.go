@@ -213,6 +213,14 @@ func (c *crowd) tell(what string, took time.Duration, before, after usage) {
 		after.cpu-before.cpu, after.passes-before.passes, after.writes-before.writes, after.resident/(1<<20))
 }
 
+// await is harness.Eventually for what grows with the number of objects.
+func (c *crowd) await(what string, met func() error) {
+	c.t.Helper()
+	if err := harness.Await(c.t.Context(), what, patience, func(context.Context) error { return met() }); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // Many objects wait, and each tenth has failed: nobody writes anything for as long as nothing changes, and wake-ups make no try of
 // what failed.
 func TestManyObjectsWait(t *testing.T) {
@@ -221,14 +229,14 @@ func TestManyObjectsWait(t *testing.T) {
 	c := newCrowd(t, n)
 	began, before := time.Now(), usage{}
 	c.each(n, func(ctx context.Context, obj *unstructured.Unstructured) error { return c.Client.Create(ctx, obj) })
-	harness.Eventually(t, "all objects to wait", patience, func() error {
+	c.await("all objects to wait", func() error {
 		if _, _, attempts, waiting := c.versions(); waiting < n || attempts < (n+9)/10 {
 			return fmt.Errorf("%d of %d wait, of which %d have failed\n%s", waiting, n, attempts, c.manager.Tail(3))
 		}
 		return nil
 	})
 	var objects map[string]string
-	harness.Eventually(t, "all views to be written", patience, func() error {
+	c.await("all views to be written", func() error {
 		last := objects
 		if objects, _, _, _ = c.versions(); cmp.Diff(last, objects) != "" {
 			return errors.New("some views were written")
@@ -252,7 +260,7 @@ func TestManyObjectsWait(t *testing.T) {
 	c.each(woken, func(ctx context.Context, obj *unstructured.Unstructured) error {
 		return c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"somebody":"was here"}}}`)))
 	})
-	harness.Eventually(t, "the objects to be looked at", patience, func() error {
+	c.await("the objects to be looked at", func() error {
 		if looked := c.usage().passes - before.passes; looked < float64(woken) {
 			return fmt.Errorf("%.0f passes", looked)
 		}

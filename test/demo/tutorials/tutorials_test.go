@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	startLimit = 5 * time.Minute
 	stopLimit  = 30 * time.Second
 	blockLimit = "180"
 )
@@ -151,7 +150,7 @@ func practice(t *testing.T, root string) string {
 		}
 	})
 	kubeconfig := ""
-	harness.Eventually(t, "the practice cluster", startLimit, func() error {
+	harness.Eventually(t, "the practice cluster", func() error {
 		if err := p.Alive(); err != nil {
 			return err
 		}

@@ -291,7 +291,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		if recovery > cleanUp {
 			w.t.Errorf("the state went after %s, want %s at most", recovery, cleanUp)
 		}
-		harness.Eventually(w.t, "the children of "+name+" to go", soon, func() error {
+		harness.Eventually(w.t, "the children of "+name+" to go", func() error {
 			if left := w.children(name); len(left) > 0 {
 				return fmt.Errorf("left: %q", left)
 			}
@@ -307,7 +307,7 @@ func (w *world) clearState(uid types.UID) time.Duration {
 	w.t.Helper()
 	p, begun := w.process(faults.New()), time.Now()
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.MachineStateName(mcpserver.MachineName, uid)}}
-	harness.Eventually(w.t, "the state to go", soon, func() error {
+	harness.Eventually(w.t, "the state to go", func() error {
 		_, err := p.ReconcileState(w.t.Context(), req)
 		if w.state(uid) != nil {
 			return errors.Join(err, errors.New("it is still there"))

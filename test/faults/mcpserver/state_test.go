@@ -110,7 +110,7 @@ func allChildren(name string) []string {
 func (w *world) awaitNoPods(name string) {
 	w.t.Helper()
 	for _, labels := range []map[string]string{v1beta1.ProxyLabels(name), v1beta1.BackendSelector(name)} {
-		harness.Eventually(w.t, "the pods of "+name+" to go", soon, func() error {
+		harness.Eventually(w.t, "the pods of "+name+" to go", func() error {
 			var pods corev1.PodList
 			if err := w.Client.List(w.t.Context(), &pods, client.InNamespace(w.namespace), client.MatchingLabels(labels)); err != nil {
 				return err

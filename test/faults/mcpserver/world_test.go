@@ -43,8 +43,6 @@ import (
 type server = v1beta1.MCPServer
 
 const (
-	// soon is many times what anything here takes, for machines under load.
-	soon = time.Minute
 	// busy is what a pass asks for that wants to go on at once.
 	busy = time.Millisecond
 	// retryAfter is the pause after a pass that failed.
@@ -164,7 +162,7 @@ func (w *world) drive(faulty *faults.Transport, name string, where func(*server)
 	w.t.Helper()
 	p := w.process(faulty)
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}
-	late := time.After(soon)
+	late := time.After(harness.Patience)
 	for {
 		result, err := p.Reconcile(w.t.Context(), req)
 		switch {
@@ -187,7 +185,7 @@ func (w *world) drive(faulty *faults.Transport, name string, where func(*server)
 		case <-w.changed:
 		case <-next:
 		case <-late:
-			w.t.Fatalf("MCPServer %s: not within %s: %v", name, soon, err)
+			w.t.Fatalf("MCPServer %s: not within %s: %v", name, harness.Patience, err)
 		}
 	}
 }

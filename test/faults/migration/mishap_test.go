@@ -210,7 +210,7 @@ func TestNamespaceEnds(t *testing.T) {
 	if !came {
 		t.Fatal("nothing was copied")
 	}
-	harness.Eventually(t, "the end of the namespace", soon, func() error {
+	harness.Eventually(t, "the end of the namespace", func() error {
 		err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
 		if apierrs.IsNotFound(err) {
 			return nil

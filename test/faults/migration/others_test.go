@@ -213,7 +213,7 @@ func TestFinalizerRemoved(t *testing.T) {
 // giveBack lets a process work on the states of objects that are gone, until there is none.
 func (w *world) giveBack(t *testing.T) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	p := w.process(ctx, faults.New())
 	begun := time.Now()
@@ -225,7 +225,7 @@ func (w *world) giveBack(t *testing.T) time.Duration {
 		for _, name := range states {
 			result, err := p.ReconcileState(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 			if ctx.Err() != nil {
-				t.Fatalf("not within %s: %v", soon, err)
+				t.Fatalf("not within %s: %v", harness.Patience, err)
 			}
 			time.Sleep(min(max(result.RequeueAfter, 0), patience/4))
 		}

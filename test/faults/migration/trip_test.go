@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -97,7 +98,7 @@ func (w *world) begin(t *testing.T) *journey {
 // check fails the test for each invariant that does not hold.
 func (j *journey) check(end invariants.End) {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(j.t.Context(), soon)
+	ctx, cancel := context.WithTimeout(j.t.Context(), harness.Patience)
 	defer cancel()
 	record, err := j.recorder.Seen(ctx)
 	if err != nil {

@@ -35,10 +35,6 @@ import (
 
 type migration = migrationv1.DatastoreMigration
 
-// soon is many times what a migration takes here: 3 s alone, a minute where a CRD is replaced around each of its
-// writes, more where `make faults` has four clusters at work.
-var soon = map[bool]time.Duration{false: 90 * time.Second, true: 5 * time.Minute}[everything]
-
 const (
 	// retryAfter is the pause after a pass that failed.
 	retryAfter = 100 * time.Millisecond
@@ -131,9 +127,9 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 // whether it came there: it may crash before.
 func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) bool {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), soon)
+	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)
 	defer cancel()
-	defer time.AfterFunc(soon-time.Second, func() { // who hangs, and in what?
+	defer time.AfterFunc(harness.Patience-time.Second, func() { // who hangs, and in what?
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}).Stop()
 	living := untilDown(ctx, faulty)
@@ -157,7 +153,7 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 		}
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("not within %s: %v; %s", soon, err, describe(dm))
+			w.t.Fatalf("not within %s: %v; %s", harness.Patience, err, describe(dm))
 		case <-time.After(min(result.RequeueAfter, patience)):
 		}
 	}

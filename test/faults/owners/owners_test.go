@@ -20,6 +20,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 const (
@@ -308,7 +309,7 @@ func (w *world) peerLoses() int {
 func (w *world) converges() {
 	w.keepEndingWatches()
 	w.migrate()
-	dm, err := w.AwaitPhase(w.t.Context(), migrationName, "Converged", soon)
+	dm, err := w.AwaitPhase(w.t.Context(), migrationName, "Converged", harness.Patience)
 	if err != nil {
 		w.t.Fatal(err)
 	}

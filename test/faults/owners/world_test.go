@@ -42,8 +42,6 @@ import (
 )
 
 const (
-	// soon is many times what anything here takes, for machines under load.
-	soon = 2 * time.Minute
 	// migrationName is the only migration's.
 	migrationName = setup.MigrationName
 	// collector is the account of the garbage collector.
@@ -250,7 +248,7 @@ func (w *world) seenByCollector(orphans ...client.Object) {
 	w.t.Helper()
 	w.create(orphans...)
 	for _, obj := range orphans {
-		harness.Eventually(w.t, "the garbage collector to delete "+obj.GetName(), soon, func() error { return w.gone(obj) })
+		harness.Eventually(w.t, "the garbage collector to delete "+obj.GetName(), func() error { return w.gone(obj) })
 	}
 }
 
@@ -268,7 +266,7 @@ func (w *world) gone(obj client.Object) error {
 func (w *world) awaitStep(step string) *migrationv1.DatastoreMigration {
 	w.t.Helper()
 	var dm *migrationv1.DatastoreMigration
-	harness.Eventually(w.t, "step "+step, soon, func() (err error) {
+	harness.Eventually(w.t, "step "+step, func() (err error) {
 		if dm, err = w.Migration(w.t.Context(), migrationName); err != nil {
 			return err
 		}
@@ -287,7 +285,7 @@ func (w *world) abort() {
 	if err := w.Client.Delete(w.t.Context(), dm); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.AwaitGone(w.t.Context(), dm, soon); err != nil {
+	if err := w.AwaitGone(w.t.Context(), dm, harness.Patience); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -326,7 +324,7 @@ func (w *world) settled() {
 	last := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "last-", Namespace: metav1.NamespaceDefault,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: uuid.NewUUID()}}}}
 	w.create(last)
-	harness.Eventually(w.t, "the garbage collector to be done", soon, func() error { return w.gone(last) })
+	harness.Eventually(w.t, "the garbage collector to be done", func() error { return w.gone(last) })
 }
 
 // keepEndingWatches lets no watch of the aggregated API last, until the part of the test ends.
@@ -348,7 +346,7 @@ func (w *world) keepEndingWatches() {
 
 func (w *world) eventually(what string, met func() bool) {
 	w.t.Helper()
-	harness.Eventually(w.t, what, soon, func() error {
+	harness.Eventually(w.t, what, func() error {
 		if met() {
 			return nil
 		}

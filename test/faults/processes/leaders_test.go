@@ -76,7 +76,7 @@ func (c *candidate) signal(t *testing.T, s syscall.Signal) {
 // awaitHolder waits until somebody else than before holds the lease, and answers who.
 func (w *world) awaitHolder(t *testing.T, before string) (holder string) {
 	t.Helper()
-	harness.Eventually(t, "a leader", patience, func() error {
+	harness.Eventually(t, "a leader", func() error {
 		l := &coordinationv1.Lease{}
 		if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: leaseName}, l); err != nil {
 			return err
@@ -152,7 +152,7 @@ func awaitEnd(t *testing.T, old *candidate) {
 	t.Helper()
 	select {
 	case <-old.Ended():
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Fatal("a leader that has lost its lease goes on")
 	}
 }

@@ -30,8 +30,6 @@ import (
 const (
 	// soon is within what an end has to come that nobody disturbs any more.
 	soon = 60 * time.Second
-	// patience bounds every wait, so that a busy machine does not look like a machine that is stuck.
-	patience = 3 * time.Minute
 	// objects is how many v1 objects a cluster has: all kinds, and each awkward sort.
 	objects = 150
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/support/equality"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/loadgenerator"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
@@ -58,7 +59,7 @@ func (w *world) watch(t *testing.T, machine *fsm.Machine) *play {
 // check ends the looking, and looks for violations of the invariants.
 func (p *play) check(t *testing.T, end invariants.End, took, limit time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience)
 	defer cancel()
 	record, err := p.recorder.Seen(ctx)
 	if err != nil {

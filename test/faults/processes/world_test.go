@@ -91,7 +91,7 @@ func (w *world) start(t *testing.T, annotations map[string]string) {
 func (w *world) until(t *testing.T, what string, met func(*migration) bool) *migration {
 	t.Helper()
 	var dm *migration
-	harness.Eventually(t, what, patience, func() (err error) {
+	harness.Eventually(t, what, func() (err error) {
 		dm, err = w.Migration(t.Context(), setup.MigrationName)
 		if apierrs.IsNotFound(err) {
 			dm, err = nil, nil

@@ -115,7 +115,7 @@ func TestDeletionGuard(t *testing.T) {
 	}
 	crdKind := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 	remove := func(name string) error { return c.Delete(t.Context(), named(crdKind, name), client.DryRunAll) }
-	harness.Eventually(t, "the guard to deny", soon, func() error {
+	harness.Eventually(t, "the guard to deny", func() error {
 		err := remove(migrationv1.CRDName)
 		if err == nil {
 			return errors.New("the CRD could be deleted")
@@ -133,5 +133,5 @@ func TestDeletionGuard(t *testing.T) {
 	if err := c.Delete(t.Context(), migration); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the CRD to be free", soon, func() error { return remove(migrationv1.CRDName) })
+	harness.Eventually(t, "the CRD to be free", func() error { return remove(migrationv1.CRDName) })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,8 +16,6 @@ import (
 	"github.com/phasegate/phasegate/test/support/crds"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
-
-const soon = 20 * time.Second
 
 // shared is the API server of all tests here: each test has an object of its own.
 var shared = harness.Shared{Start: startServer}
@@ -100,7 +97,7 @@ func server(version, name string, spec map[string]any) *unstructured.Unstructure
 func ruled(t *testing.T) client.Client {
 	t.Helper()
 	c := shared.Cluster(t).Client
-	harness.Eventually(t, "the rules to be enforced", soon, func() error {
+	harness.Eventually(t, "the rules to be enforced", func() error {
 		err := c.Create(t.Context(), server("v1beta1", "mcpserver", map[string]any{"image": "i"}), client.DryRunAll)
 		if !apierrors.IsInvalid(err) {
 			return errors.New("a server called mcpserver is accepted")

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -52,7 +51,7 @@ func open(t *testing.T) *browser {
 		},
 	})
 	b := &browser{}
-	harness.Eventually(t, "the browser to listen", time.Minute, func() (err error) {
+	harness.Eventually(t, "the browser to listen", func() (err error) {
 		b.conn, err = dial(t.Context(), profile)
 		return err
 	})
@@ -181,9 +180,9 @@ func (b *browser) text(t *testing.T, selector string) (text string) {
 }
 
 // await waits until the text of an element has a part.
-func (b *browser) await(t *testing.T, selector, part string, limit time.Duration) {
+func (b *browser) await(t *testing.T, selector, part string) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("%q on the page", part), limit, func() error {
+	harness.Eventually(t, fmt.Sprintf("%q on the page", part), func() error {
 		if text := b.text(t, selector); !strings.Contains(text, part) {
 			return fmt.Errorf("%s says %q", selector, text)
 		}

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,8 +23,6 @@ import (
 )
 
 const (
-	// soon is many times what anything here takes.
-	soon = 20 * time.Second
 	// account is a manager in a pod; it may do everything.
 	account = "manager"
 )
@@ -95,7 +92,7 @@ func get(url, token string) (code int, body string, cert string, err error) {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := (&http.Client{Transport: transport, Timeout: soon}).Do(req)
+	resp, err := (&http.Client{Transport: transport, Timeout: harness.Patience}).Do(req)
 	if err != nil {
 		return 0, "", "", err
 	}
@@ -111,7 +108,7 @@ func get(url, token string) (code int, body string, cert string, err error) {
 func (m *manager) awaitProbe(t *testing.T, path string, code int, lines ...string) {
 	t.Helper()
 	want := regexp.MustCompile(`(?s)^` + strings.Join(lines, `.*\n`) + `.*$`)
-	harness.Eventually(t, fmt.Sprintf("%s with %d and %v", path, code, lines), soon, func() error {
+	harness.Eventually(t, fmt.Sprintf("%s with %d and %v", path, code, lines), func() error {
 		if err := m.Alive(); err != nil {
 			return err
 		}
@@ -126,7 +123,7 @@ func (m *manager) awaitProbe(t *testing.T, path string, code int, lines ...strin
 // awaitLog waits until the manager has logged something.
 func (m *manager) awaitLog(t *testing.T, what string) {
 	t.Helper()
-	harness.Eventually(t, "the log to tell "+what, soon, func() error {
+	harness.Eventually(t, "the log to tell "+what, func() error {
 		text, err := os.ReadFile(m.Log)
 		if err == nil && !strings.Contains(string(text), what) {
 			err = errors.New("it does not")

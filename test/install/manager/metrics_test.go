@@ -49,14 +49,14 @@ func TestMetricsOverTLS(t *testing.T) {
 	}
 
 	cert.set(t, "second")
-	harness.Eventually(t, "the second certificate", soon, func() error {
+	harness.Eventually(t, "the second certificate", func() error {
 		code, _, served, err := get("https://"+m.metrics+"/metrics", reader)
 		if err == nil && (code != http.StatusOK || !strings.HasPrefix(served, "second@")) {
 			err = fmt.Errorf("%d with the certificate of %q", code, served)
 		}
 		return err
 	})
-	if err := m.Stop(soon); err != nil {
+	if err := m.Stop(harness.Patience); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,7 +83,7 @@ func (m *manager) awaitMetrics(t *testing.T, code int) (served string) {
 	if m.plain {
 		url = "http://" + m.metrics + "/metrics"
 	}
-	harness.Eventually(t, url, soon, func() error {
+	harness.Eventually(t, url, func() error {
 		if err := m.Alive(); err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func TestRefusedFileIsToldOnThePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := regexp.MustCompile(`Warning +MachineRefused .*mine\.yaml:1:1: PG000: .*"` + mistake[:5])
-		harness.Eventually(t, "kubectl describe pod to tell of "+mistake, soon, func() error {
+		harness.Eventually(t, "kubectl describe pod to tell of "+mistake, func() error {
 			said, err := exec.Command(filepath.Join(root, "bin", "tools", "kubectl"), "--kubeconfig", kubeconfig, "describe", "pod", pod.Name).CombinedOutput()
 			if err != nil || !want.Match(said) {
 				return fmt.Errorf("%w, it says:\n%s", err, said)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 const callCRD = `
@@ -82,7 +83,7 @@ func TestShutdownDuringAnAction(t *testing.T) {
 	before := read(t, call).GetResourceVersion()
 
 	began := time.Now()
-	if err := m.Stop(soon); err != nil {
+	if err := m.Stop(harness.Patience); err != nil {
 		t.Errorf("ended with %v", err)
 	}
 	t.Logf("ended %s after SIGTERM", time.Since(began).Round(time.Millisecond))
@@ -129,7 +130,7 @@ func await(t *testing.T, what string, happens <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-happens:
-	case <-time.After(soon):
+	case <-time.After(harness.Patience):
 		t.Fatalf("waited in vain for %s", what)
 	}
 }
@@ -161,7 +162,7 @@ func TestShutdownThatHangs(t *testing.T) {
 			await(t, "its end: "+c.why, m.Ended())
 			code := 0
 			var failed *exec.ExitError
-			if err := m.Stop(soon); errors.As(err, &failed) {
+			if err := m.Stop(harness.Patience); errors.As(err, &failed) {
 				code = failed.ExitCode()
 			}
 			if said := m.Tail(100); code != c.code || !strings.Contains(said, c.says) {

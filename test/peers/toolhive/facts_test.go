@@ -240,7 +240,7 @@ func (w *world) settled(process *harness.Process) map[string]facts {
 	w.Helper()
 	var last map[string]facts
 	since := time.Now()
-	harness.Eventually(w, "nothing changes", 6*time.Minute, func() error {
+	harness.Eventually(w, "nothing changes", func() error {
 		if err := process.Alive(); err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (w *world) ourWay(name string) *way {
 	process := harness.ProcessForTest(w, harness.Program{Name: "ours", Path: path, Dir: dir, LogDir: w.LogDir, Args: []string{"run", image},
 		Env: []string{"KUBECONFIG=" + w.Kubeconfig, "POD_NAMESPACE=" + w.ns}})
 	address := "http://" + listen
-	harness.Eventually(w, "our proxy", soon, func() error { return sessions.Healthy(address) })
+	harness.Eventually(w, "our proxy", func() error { return sessions.Healthy(address) })
 	return &way{name: "our proxyrunner", address: address, process: process}
 }
 
@@ -146,7 +146,7 @@ func (way *way) connect(w *world) {
 	w.Cleanup(pool.CloseIdleConnections)
 	for range callers {
 		var session *mcp.ClientSession
-		harness.Eventually(w, "a session: "+way.name, soon, func() (err error) {
+		harness.Eventually(w, "a session: "+way.name, func() (err error) {
 			transport := &mcp.StreamableClientTransport{Endpoint: way.address + "/mcp", HTTPClient: &http.Client{Transport: pool}, MaxRetries: -1}
 			session, err = mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.Context(), transport, nil)
 			return err

@@ -43,7 +43,7 @@ func TestBothOperators(t *testing.T) {
 			t.Errorf("%s was written %d times, the last time (-before +after):\n%s", key, changed[key], difference)
 		}
 	})
-	harness.Eventually(w, "nobody writes any more", 6*time.Minute, func() error {
+	harness.Eventually(w, "nobody writes any more", func() error {
 		if err := errors.Join(operator.Alive(), w.manager.Alive()); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func TestOperatorsTakeTurns(t *testing.T) {
 	if err := w.Client.Delete(t.Context(), srv); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(w, "the server is gone", soon, func() error {
+	harness.Eventually(w, "the server is gone", func() error {
 		err := w.Client.Get(t.Context(), w.key(name), srv)
 		if apierrs.IsNotFound(err) {
 			return nil
@@ -165,7 +165,7 @@ func (w *world) restart(name string, turn *harness.Process) {
 	if err := w.Client.Patch(w.Context(), srv, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		w.Fatal(err)
 	}
-	harness.Eventually(w, "pods after a restart", soon, func() error {
+	harness.Eventually(w, "pods after a restart", func() error {
 		now := w.proxyPods(name)
 		if len(now) == 0 || slices.ContainsFunc(now, func(pod string) bool { return slices.Contains(before, pod) }) {
 			return fmt.Errorf("pods %v, before %v", now, before)
@@ -179,7 +179,7 @@ func (w *world) restart(name string, turn *harness.Process) {
 func (w *world) awaitTurn(name string, turn *harness.Process) {
 	w.Helper()
 	var since time.Time
-	harness.Eventually(w, name+" Ready", soon, func() error {
+	harness.Eventually(w, name+" Ready", func() error {
 		if err := turn.Alive(); err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -109,7 +108,7 @@ func (w *world) protected() {
 	if diff := cmp.Diff([]string{"echo"}, w.list(session)); diff != "" {
 		w.Errorf("tools that clients may call are listed (-want +got):\n%s", diff)
 	}
-	harness.Eventually(w, "an audit event of the call that was denied", 10*time.Second, func() error {
+	harness.Eventually(w, "an audit event of the call that was denied", func() error {
 		return says(process, `"outcome":"denied"`, `"audit_id"`)
 	})
 }
@@ -242,7 +241,7 @@ func (w *world) thereAndBack() {
 // awaitProxy waits until a server is Ready behind pods of an image, and those only.
 func (w *world) awaitProxy(name, image string) {
 	w.Helper()
-	harness.Eventually(w, name+" behind "+image, soon, func() error {
+	harness.Eventually(w, name+" behind "+image, func() error {
 		list := &corev1.PodList{}
 		if err := w.Client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels(v1beta1.ProxyLabels(name))); err != nil {
 			return err

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,8 +41,6 @@ const (
 	// theirImage and ourImage are those of the two programs.
 	theirImage, ourImage = "registry.example/toolhive/proxyrunner:v0.63.0", "registry.example/phasegate/proxyrunner:1"
 	image                = "registry.example/echo:1"
-	// soon bounds every wait: the program waits for its backend, and starts slowly.
-	soon = 2 * time.Minute
 )
 
 // world is a cluster, the manager, and what stands for the network of pods.

@@ -32,7 +32,7 @@ func (w *world) encrypted() {
 				return
 			}
 			greeting := make([]byte, 3)
-			_ = conn.SetReadDeadline(time.Now().Add(soon))
+			_ = conn.SetReadDeadline(time.Now().Add(harness.Patience))
 			if _, err := io.ReadFull(conn, greeting); err == nil {
 				select {
 				case first <- greeting:
@@ -51,7 +51,7 @@ func (w *world) encrypted() {
 		if got[0] != 0x16 || got[1] != 0x03 {
 			w.Errorf("the store is greeted with %q, want a handshake of TLS", got)
 		}
-	case <-time.After(soon):
+	case <-time.After(harness.Patience):
 		w.Error("the program does not connect to the store")
 	}
 	srv := &v1beta1.MCPServer{}
@@ -66,7 +66,7 @@ func (w *world) encrypted() {
 // limited asks for more clients than the authorization server at an address lets register themselves.
 func (w *world) limited(address, client string) {
 	w.Helper()
-	harness.Eventually(w, "a client too many", 10*time.Second, func() error {
+	harness.Eventually(w, "a client too many", func() error {
 		answer, err := http.Post(address+"/oauth/register", "application/json", strings.NewReader(client))
 		if err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -106,7 +105,7 @@ func TestNothingOutlivesAKilledProgram(t *testing.T) {
 	}
 	base := filepath.Dir(logs)
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	harness.Eventually(t, "everything that was started to end", 20*time.Second, func() error {
+	harness.Eventually(t, "everything that was started to end", func() error {
 		return noProcessMentions(base)
 	})
 }
@@ -136,7 +135,7 @@ func TestAuditLog(t *testing.T) {
 	if err := c.Client.List(t.Context(), &namespaces); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the request in the audit log", 10*time.Second, func() error {
+	harness.Eventually(t, "the request in the audit log", func() error {
 		log, err := os.ReadFile(c.AuditLog)
 		if err != nil {
 			return err

@@ -64,10 +64,14 @@ func Await(ctx context.Context, what string, timeout time.Duration, met func(con
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
 
-// Eventually is Await for a test, which it ends if the wait was in vain.
-func Eventually(t testing.TB, what string, timeout time.Duration, met func() error) {
+// Patience is how long a test waits for what has to come. It is no claim about how long that takes:
+// machines are busy, and some are five times slower than others; only a failure costs that long.
+const Patience = 5 * time.Minute
+
+// Eventually is Await for a test, with Patience; it ends the test if the wait was in vain.
+func Eventually(t testing.TB, what string, met func() error) {
 	t.Helper()
-	if err := Await(t.Context(), what, timeout, func(context.Context) error { return met() }); err != nil {
+	if err := Await(t.Context(), what, Patience, func(context.Context) error { return met() }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -44,7 +44,7 @@ func shell(t *testing.T, script string) *harness.Process {
 // past what precedes it.
 func says(t *testing.T, p *harness.Process, line string) {
 	t.Helper()
-	harness.Eventually(t, "the program to say "+line, 10*time.Second, func() error {
+	harness.Eventually(t, "the program to say "+line, func() error {
 		if got := p.Tail(1); got != line {
 			return fmt.Errorf("its last line is %q", got)
 		}
@@ -89,7 +89,7 @@ func TestKillReachesDescendants(t *testing.T) {
 	}
 	p.Kill()
 	p.Kill()
-	harness.Eventually(t, "the descendants to end", 10*time.Second, func() error { return noProcessMentions(dir) })
+	harness.Eventually(t, "the descendants to end", func() error { return noProcessMentions(dir) })
 }
 
 func TestEndedProcessIsToldAtOnceWithItsLog(t *testing.T) {

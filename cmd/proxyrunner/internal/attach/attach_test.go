@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -128,7 +127,7 @@ func outlives(t *testing.T, open func(context.Context) (io.ReadWriteCloser, erro
 	done := make(chan struct{})
 	go func() { defer close(done); _ = b.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	harness.Eventually(t, "the bridge to be attached", 20*time.Second, func() error {
+	harness.Eventually(t, "the bridge to be attached", func() error {
 		if ok, message := b.Health(); !ok {
 			return errors.New(message)
 		}
@@ -149,7 +148,7 @@ func outlives(t *testing.T, open func(context.Context) (io.ReadWriteCloser, erro
 		t.Errorf("a call of the process in the pod: %v", err)
 	}
 	running.Kill()
-	harness.Eventually(t, "a call of the process that follows", 20*time.Second, func() error {
+	harness.Eventually(t, "a call of the process that follows", func() error {
 		if running.Starts() == 1 {
 			return errors.New("the process is still the first one")
 		}

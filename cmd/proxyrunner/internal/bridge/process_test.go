@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -39,7 +38,7 @@ func start(t *testing.T, o bridge.Options) (*bridge.Bridge, string) {
 
 func healthy(t *testing.T, b *bridge.Bridge) {
 	t.Helper()
-	harness.Eventually(t, "the bridge to be attached", 20*time.Second, func() error {
+	harness.Eventually(t, "the bridge to be attached", func() error {
 		if ok, message := b.Health(); !ok {
 			return fmt.Errorf("%s", message)
 		}
@@ -147,7 +146,7 @@ func TestKilledProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Kill()
-			harness.Eventually(t, "the bridge to notice", 10*time.Second, func() error {
+			harness.Eventually(t, "the bridge to notice", func() error {
 				if ok, _ := b.Health(); ok && c.Starts() == 1 {
 					return fmt.Errorf("still attached")
 				}
@@ -155,7 +154,7 @@ func TestKilledProcess(t *testing.T) {
 			})
 			// The same session goes on: the bridge has initialised the new process itself.
 			healthy(t, b)
-			harness.Eventually(t, "a call of the same session", 10*time.Second, func() error {
+			harness.Eventually(t, "a call of the same session", func() error {
 				return echo(t.Context(), session, "after")
 			})
 			if c.Starts() != 2 {

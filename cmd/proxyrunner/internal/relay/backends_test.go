@@ -51,7 +51,7 @@ func startPods(t *testing.T, transport string, n int) *pods {
 		}
 		p.process[name] = harness.ProcessForTest(t, harness.Program{Name: "echoserver", Path: binary, LogDir: t.TempDir(),
 			Args: []string{"-transport=" + transport, "-listen=" + p.address[name]}})
-		harness.Eventually(t, "a server to listen", 20*time.Second, func() error {
+		harness.Eventually(t, "a server to listen", func() error {
 			c, err := net.Dial("tcp", p.address[name])
 			if err == nil {
 				_ = c.Close()

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -245,21 +246,25 @@ func TestHealthIsWhatThePingFound(t *testing.T) {
 	}
 	go func() { _ = p.Run(t.Context()) }()
 	status <- http.StatusNotFound
-	harness.Eventually(t, "good health: there need not be anything at /", soon, func() error { return want(p, true, "") })
+	within(t, "good health: there need not be anything at /", p, true, "")
 	p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}")))
 	status <- http.StatusInternalServerError // asked at once, because the call failed
-	harness.Eventually(t, "bad health", soon, func() error { return want(p, false, "GET / was answered with 500 Internal Server Error") })
+	within(t, "bad health", p, false, "GET / was answered with 500 Internal Server Error")
 	status <- http.StatusOK
-	harness.Eventually(t, "good health", soon, func() error { return want(p, true, "") })
+	within(t, "good health", p, true, "")
 }
 
-// soon is long against what is waited for, and shorter than the pause between two
+// within waits for a health, longer than it takes, and shorter than the pause between two
 // pings that find all well.
-const soon = 8 * time.Second
-
-func want(p *relay.Relay, ok bool, message string) error {
-	if gotOK, got := p.Health(); gotOK != ok || got != message {
-		return fmt.Errorf("health %v, %q; want %v, %q", gotOK, got, ok, message)
+func within(t *testing.T, what string, p *relay.Relay, ok bool, message string) {
+	t.Helper()
+	err := harness.Await(t.Context(), what, 8*time.Second, func(context.Context) error {
+		if gotOK, got := p.Health(); gotOK != ok || got != message {
+			return fmt.Errorf("health %v, %q; want %v, %q", gotOK, got, ok, message)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
 }

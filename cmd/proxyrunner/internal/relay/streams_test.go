@@ -142,7 +142,7 @@ func TestIdleStreamsEndWithTheProxy(t *testing.T) {
 func TestStreamThatIsNotUnderstoodIsNotCut(t *testing.T) {
 	backend, p, address, in := openStream(t)
 	line := func() (text string) { text, _ = in.ReadString('\n'); return text }
-	harness.Eventually(t, "the endpoint", 10*time.Second, func() error {
+	harness.Eventually(t, "the endpoint", func() error {
 		if text := line(); !strings.HasPrefix(text, "data: messages") {
 			return fmt.Errorf("%q", text)
 		}

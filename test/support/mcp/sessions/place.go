@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +25,6 @@ const (
 	image = "registry.example/echo:1"
 	// Port is where a proxy and an HTTP server listen by default.
 	Port = "8080"
-	// soon bounds every wait: ToolHive's proxy waits for its server, and starts slowly.
-	soon = 2 * time.Minute
 )
 
 // Place is a namespace with a manager whose proxies are of one flavour. Each method
@@ -65,7 +62,7 @@ func (p *Place) Create(name, transport string, change func(*v1beta1.MCPServerSpe
 func (p *Place) AwaitPhase(name, phase string) *v1beta1.MCPServer {
 	p.Helper()
 	srv := &v1beta1.MCPServer{}
-	harness.Eventually(p, name+" in phase "+phase, soon, func() error {
+	harness.Eventually(p, name+" in phase "+phase, func() error {
 		if err := p.Manager.Alive(); err != nil {
 			return err
 		}
@@ -84,7 +81,7 @@ func (p *Place) AwaitPhase(name, phase string) *v1beta1.MCPServer {
 func (p *Place) Pod(name string) types.NamespacedName {
 	p.Helper()
 	var pod types.NamespacedName
-	harness.Eventually(p, "a proxy of "+name, soon, func() (err error) {
+	harness.Eventually(p, "a proxy of "+name, func() (err error) {
 		pod, err = p.pod(name)
 		return err
 	})
@@ -107,7 +104,7 @@ func (p *Place) pod(name string) (types.NamespacedName, error) {
 // Proxy is the address of the proxy of a server, which is healthy, and its process.
 func (p *Place) Proxy(name string) (address string, process *harness.Process) {
 	p.Helper()
-	harness.Eventually(p, "a proxy of "+name+" that is healthy", soon, func() error {
+	harness.Eventually(p, "a proxy of "+name+" that is healthy", func() error {
 		pod, err := p.pod(name)
 		if err != nil {
 			return err

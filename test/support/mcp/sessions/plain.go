@@ -30,7 +30,7 @@ func (p *Place) http(name, transport string) {
 	p.Serve(name, transport)
 	p.AwaitPhase(name, "Ready")
 	p.Converse(name, transport)
-	harness.Eventually(p, "the MCPServer to own the StatefulSet, which goes with it", soon, func() error {
+	harness.Eventually(p, "the MCPServer to own the StatefulSet, which goes with it", func() error {
 		set := &appsv1.StatefulSet{}
 		if err := p.Client.Get(p.Context(), p.key(name), set); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (p *Place) stdio(name, mode string) {
 // play makes a pod ready, as its kubelet would.
 func (p *Place) play(name string) {
 	p.Helper()
-	harness.Eventually(p, "pod "+name, soon, func() error {
+	harness.Eventually(p, "pod "+name, func() error {
 		pod := &corev1.Pod{}
 		if err := p.Client.Get(p.Context(), p.key(name), pod); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (p *Place) Converse(name, mode string) {
 	p.Helper()
 	address, _ := p.Proxy(name)
 	var session *mcp.ClientSession
-	harness.Eventually(p, "a session with "+name, soon, func() (err error) {
+	harness.Eventually(p, "a session with "+name, func() (err error) {
 		session, err = Open(p.Context(), address, mode, "")
 		return err
 	})
