@@ -8,18 +8,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // typed runs a line in a shell that has kubectl and the plugin on its PATH, as a user has.
 func (w *world) typed(t *testing.T, line string) (out, errs string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	bin := filepath.Join(root(t), "bin")
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
@@ -103,7 +103,7 @@ func TestCommandLine(t *testing.T) {
 	w.awaitMessage(t, setup.MigrationName, "variable not set")
 	stuck = w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", ofOurs("IPPool"))
 	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
-	w.said(t, "kubectl phasegate status "+setup.MigrationName+" -w --timeout 2m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+setup.MigrationName)
+	w.said(t, "kubectl phasegate status "+setup.MigrationName+" -w --timeout 4m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+setup.MigrationName)
 
 	w.dashboardShows(t, "<title>Complete: "+setup.MigrationName)
 
