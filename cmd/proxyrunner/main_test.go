@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,9 @@ func freePort(t testing.TB) int32 {
 	defer l.Close()
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
+
+// grace is what a pod has to end.
+const grace = 30 * time.Second
 
 // world is a proxy and the server behind it, as processes.
 type world struct {

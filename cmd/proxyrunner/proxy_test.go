@@ -198,7 +198,7 @@ func TestWhatIsAwaitedIsTold(t *testing.T) {
 	if want := "the MCP server is not there yet: " + reason; code != http.StatusServiceUnavailable || answer.Error.Message != want {
 		t.Errorf("answered %d %q, want 503 %q", code, answer.Error.Message, want)
 	}
-	if err := w.proxy.Stop(harness.Patience); err != nil {
+	if err := w.proxy.Stop(grace); err != nil {
 		t.Errorf("told to end: %v, want exit code 0", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestEndsWhenTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := w.proxy.Stop(harness.Patience); err != nil {
+	if err := w.proxy.Stop(grace); err != nil {
 		t.Errorf("told to end: %v, want exit code 0", err)
 	}
 	t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))

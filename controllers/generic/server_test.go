@@ -38,9 +38,7 @@ import (
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
-const (
-	namespace = "default"
-)
+const namespace = "default"
 
 var restoreKind = schema.GroupVersionKind{Group: "db.example.org", Version: "v1", Kind: "DatabaseRestore"}
 

@@ -37,9 +37,7 @@ type (
 	deed = func(context.Context, *scope) (map[string]any, error)
 )
 
-const (
-	finalizer = "errand.phasegate.dev/held"
-)
+const finalizer = "errand.phasegate.dev/held"
 
 // noon is when the clocks of these tests start.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

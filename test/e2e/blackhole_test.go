@@ -76,11 +76,11 @@ func TestBlackHole(t *testing.T) {
 	harness.Eventually(t, "the host to be asked", func() error { return nilUnless(asked.Load() >= 4, fmt.Sprint(asked.Load())) })
 
 	began := time.Now()
-	w.kubectl(t, "delete", "--timeout=4m", "sitecheck/stuck-19")
+	w.kubectl(t, "delete", "--timeout=3m", "sitecheck/stuck-19")
 	took := time.Since(began)
 	t.Logf("the deletion of one of %d objects took %s; the host was asked %d times", stuck, took.Round(time.Millisecond), asked.Load())
 	if took > 10*time.Second {
 		t.Errorf("the deletion waited %s behind a host that does not answer", took.Round(time.Millisecond))
 	}
-	w.kubectl(t, "delete", "--timeout=4m", "sitechecks", "--all")
+	w.kubectl(t, "delete", "--timeout=3m", "sitechecks", "--all")
 }

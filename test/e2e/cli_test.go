@@ -103,7 +103,7 @@ func TestCommandLine(t *testing.T) {
 	w.awaitMessage(t, setup.MigrationName, "variable not set")
 	stuck = w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", ofOurs("IPPool"))
 	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
-	w.said(t, "kubectl phasegate status "+setup.MigrationName+" -w --timeout 4m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+setup.MigrationName)
+	w.said(t, "kubectl phasegate status "+setup.MigrationName+" -w --timeout 3m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+setup.MigrationName)
 
 	w.dashboardShows(t, "<title>Complete: "+setup.MigrationName)
 

@@ -22,7 +22,7 @@ func TestOneRequestAtATime(t *testing.T) {
 			w.manager(t, "--phases-dir", gated(t), c.flag)
 			w.start(t, setup.MigrationName, "verified")
 			// Politeness is ten pauses for each answer, so that it takes the longer, the busier the machine is.
-			if _, err := w.AwaitPhase(t.Context(), setup.MigrationName, "Migrating", harness.Patience); err != nil {
+			if _, err := w.AwaitPhase(t.Context(), setup.MigrationName, "Migrating", 2*harness.Patience); err != nil {
 				t.Fatal(err)
 			}
 			w.awaitGate(t, setup.MigrationName, "verified")

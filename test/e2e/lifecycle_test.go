@@ -60,7 +60,7 @@ func TestLifecycle(t *testing.T) {
 		if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 			t.Fatal(err)
 		}
-		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=4m", "datastoremigration/"+setup.MigrationName)
+		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=3m", "datastoremigration/"+setup.MigrationName)
 		w.assertComplete(t, len(before))
 	})
 	t.Run("clean up", func(t *testing.T) {

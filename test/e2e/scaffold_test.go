@@ -17,17 +17,17 @@ import (
 // rights are missing, the object names all of them at once.
 func TestScaffold(t *testing.T) {
 	w := pristine(t)
-	w.kubectl(t, "wait", "--for=delete", "--timeout=4m", "namespace/bookshop", "crd/databaserestores.example.com") // of another test
+	w.kubectl(t, "wait", "--for=delete", "--timeout=3m", "namespace/bookshop", "crd/databaserestores.example.com") // of another test
 	machine := example(t, "database-restore/database-restore.yaml")
 	file := filepath.Join(t.TempDir(), "scaffold.yaml")
 	if err := os.WriteFile(file, []byte(w.phasegate(t, "scaffold", machine)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.kubectl(t, "apply", "-f", file)
-	w.kubectl(t, "wait", "--for=condition=Established", "--timeout=4m", "crd/databaserestores.example.com")
+	w.kubectl(t, "wait", "--for=condition=Established", "--timeout=3m", "crd/databaserestores.example.com")
 	w.openBookshop(t)
 	t.Cleanup(func() {
-		w.kubectl(t, "delete", "--timeout=4m", "namespace/bookshop", "crd/databaserestores.example.com", "clusterrole/phasegate-database-restore", "clusterrolebinding/phasegate-database-restore")
+		w.kubectl(t, "delete", "--timeout=3m", "namespace/bookshop", "crd/databaserestores.example.com", "clusterrole/phasegate-database-restore", "clusterrolebinding/phasegate-database-restore")
 	})
 	rules := printedRules(t, file)
 	base, err := harness.ChartRules("custom")
@@ -60,9 +60,9 @@ func TestScaffold(t *testing.T) {
 	grant(rules) // and nothing else
 	w.awaitStopped(t)
 	w.endPod(t, corev1.PodSucceeded)
-	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=4m", "-n", "bookshop", "databaserestore/monday")
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=3m", "-n", "bookshop", "databaserestore/monday")
 	w.assertOpen(t)
-	w.kubectl(t, "delete", "--timeout=4m", "-n", "bookshop", "databaserestore/monday")
+	w.kubectl(t, "delete", "--timeout=3m", "-n", "bookshop", "databaserestore/monday")
 	w.assertNoStates(t, "DatabaseRestore")
 }
 

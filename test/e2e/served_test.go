@@ -89,7 +89,7 @@ func (w *world) assertCNIFollows(t *testing.T) {
 	w.awaitMessage(t, setup.MigrationName, "calico-node (its pods may be older than the change of ConfigMap calico-config, restart them)")
 	status = w.said(t, "kubectl phasegate status "+setup.MigrationName, 0, "rollout restart")
 	w.said(t, advised(t, status, "write the CNI configuration anew"), 0, "daemonset.apps/calico-node restarted")
-	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=4m", "datastoremigration/"+setup.MigrationName)
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=3m", "datastoremigration/"+setup.MigrationName)
 	if diff := cmp.Diff(fixture.CNITemplate(`"calico_api_group": "__CALICO_API_GROUP__",`), w.cniTemplate(t)); diff != "" {
 		t.Errorf("the printed command has made of the template (-want +got):\n%s", diff)
 	}

@@ -138,7 +138,7 @@ func (w *world) operator(t *testing.T, name string) <-chan error {
 	w.do(t, fixture.TakenByOperator(t.Context(), w.Client, setup.CalicoNamespace))
 	ctx, switched := t.Context(), make(chan error, 1)
 	go func() {
-		_, err := w.AwaitPhase(ctx, name, "Converged", harness.Patience)
+		_, err := w.AwaitPhase(ctx, name, "Converged", 2*harness.Patience)
 		if err == nil {
 			err = fixture.SwitchedByOperator(ctx, w.Client, setup.CalicoNamespace)
 		}

@@ -56,7 +56,7 @@ func (w *world) upgradeTo(t *testing.T, chart string, args ...string) {
 
 // install: one command, and what it says next.
 func install(t *testing.T, w *world) {
-	said := w.helm(t, "install", release, w.chart(t, firstVersion), "--create-namespace", "--values", "testdata/values.yaml", "--values", "testdata/older.yaml", "--wait", "--timeout", "4m")
+	said := w.helm(t, "install", release, w.chart(t, firstVersion), "--create-namespace", "--values", "testdata/values.yaml", "--values", "testdata/older.yaml", "--wait", "--timeout", "3m")
 	if !strings.Contains(said, "STATUS: deployed") || !strings.Contains(said, "kubectl") {
 		t.Errorf("helm does not say that it is done, and what to do next:\n%s", said)
 	}
@@ -127,7 +127,7 @@ func uninstall(t *testing.T, w *world) {
 	if now := w.awaitPhase(t, inConflict); now.UID != before.UID || now.DeletionTimestamp != nil {
 		t.Fatalf("the migration is not the same (uid %s, was %s; deleted at %v)", now.UID, before.UID, now.DeletionTimestamp)
 	}
-	w.helm(t, "install", release, w.chart(t, secondVersion), "--values", "testdata/values.yaml", "--set", pollOfConflict+"=1s", "--wait", "--timeout", "4m")
+	w.helm(t, "install", release, w.chart(t, secondVersion), "--values", "testdata/values.yaml", "--set", pollOfConflict+"=1s", "--wait", "--timeout", "3m")
 	w.awaitReady(t, migrating, 1)
 }
 

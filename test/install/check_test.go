@@ -48,10 +48,10 @@ func missingIn(report string) []string {
 
 // helmTest: the checks run as a pod with the account of a controller, and their result is that of helm.
 func helmTest(t *testing.T, w *world) {
-	w.helm(t, "test", release, "--timeout", "4m")
+	w.helm(t, "test", release, "--timeout", "3m")
 	taken := rbac.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
 	restore := w.without(t, migrating, grantOf(w.role(t, account(migrating))), taken)
-	said, err := w.try(t, filepath.Join("tools", "helm"), "test", release, "--timeout", "4m", "--namespace", system)
+	said, err := w.try(t, filepath.Join("tools", "helm"), "test", release, "--timeout", "3m", "--namespace", system)
 	restore()
 	if err == nil {
 		t.Errorf("helm test succeeds without the right to %s:\n%s", taken, said)

@@ -90,7 +90,7 @@ func (w *world) apply(t *testing.T, objects []*unstructured.Unstructured) {
 		if err := w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
 			t.Fatal(err)
 		}
-		w.kubectl(t, "wait", "--for=condition=Established", "--timeout=4m", "crd", o.GetName())
+		w.kubectl(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", o.GetName())
 	}
 }
 

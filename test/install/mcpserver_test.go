@@ -17,7 +17,7 @@ import (
 // mcpServer: a server comes, is restarted, and goes.
 func mcpServer(t *testing.T, w *world) {
 	wait := func(args ...string) {
-		w.kubectl(t, append([]string{"wait", "-n", "tools", "--timeout=4m"}, args...)...)
+		w.kubectl(t, append([]string{"wait", "-n", "tools", "--timeout=3m"}, args...)...)
 	}
 	w.kubectl(t, "apply", "-f", "testdata/mcpserver.yaml")
 	wait("mcpserver", "fetch", "search", "--for=condition=Ready")
@@ -35,7 +35,7 @@ func mcpServer(t *testing.T, w *world) {
 		wait("mcpserver", "fetch", "search", "--for=jsonpath={.metadata.annotations."+jsonPathKey(v1beta1.AnnotationLastProcessedRestart)+"}="+restart.token)
 		wait("mcpserver", "fetch", "search", "--for=jsonpath={.status.machine.phase}=Ready")
 	}
-	w.kubectl(t, "delete", "-n", "tools", "mcpserver", "--all", "--timeout=4m")
+	w.kubectl(t, "delete", "-n", "tools", "mcpserver", "--all", "--timeout=3m")
 }
 
 // holdRollout keeps the pod that a StatefulSet replaces first from going, so that an immediate restart finds the

@@ -81,7 +81,7 @@ func drivenAnew(before *migrationv1.DatastoreMigration) func(*migrationv1.Datast
 func mistakes(t *testing.T, w *world) {
 	before := w.migrate(t)
 	w.kubectl(t, "apply", "-f", "testdata/lost.yaml")
-	w.kubectl(t, "wait", "-n", "tools", "mcpserver", "lost", "--for=jsonpath={.status.phase}=Failed", "--timeout=4m")
+	w.kubectl(t, "wait", "-n", "tools", "mcpserver", "lost", "--for=jsonpath={.status.phase}=Failed", "--timeout=3m")
 	for _, said := range []string{"MachineRefused", "(x2 over"} {
 		w.pollEvery(t, "sometimes")
 		for _, object := range [][]string{{"datastoremigration/" + setup.MigrationName}, {"mcpserver/lost", "-n", "tools"}} {
@@ -143,7 +143,7 @@ func abort(t *testing.T, w *world) {
 
 func (w *world) abort(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--timeout=4m")
+	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--timeout=3m")
 	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
 		t.Errorf("v1 is not released: datastoreReady is %q", ready)
 	}
@@ -160,7 +160,7 @@ func complete(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.awaitPhase(t, "Complete")
-	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", setup.MigrationName, "--timeout=4m")
+	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", setup.MigrationName, "--timeout=3m")
 }
 
 // cleanUp: without the rights to keep v1 and to delete it a deletion waits and says so; a value of the chart grants them.

@@ -265,7 +265,7 @@ func missingInPreflight(t *testing.T, w *world) {
 	restore()
 	w.goOnAlone(t)
 	w.awaitPhase(t, inConflict)
-	w.kubectl(t, "delete", "-f", "testdata/migration.yaml", "--timeout=4m")
+	w.kubectl(t, "delete", "-f", "testdata/migration.yaml", "--timeout=3m")
 }
 
 // exceptions are rights that nothing in the story needs, and why they are there all the same.

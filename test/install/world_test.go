@@ -196,7 +196,7 @@ type span struct{ from, to time.Time }
 func (w *world) uninstall(t *testing.T) (said string) {
 	t.Helper()
 	from := time.Now()
-	said = w.helm(t, "uninstall", release, "--wait", "--timeout", "4m")
+	said = w.helm(t, "uninstall", release, "--wait", "--timeout", "3m")
 	harness.Eventually(t, "the programs of the release to be gone", func() error {
 		left := &corev1.PodList{}
 		if err := w.Client.List(t.Context(), left, client.InNamespace(system)); err != nil {

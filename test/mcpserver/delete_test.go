@@ -27,7 +27,7 @@ const stuck = "example.org/stuck"
 func TestDeleteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := readySpace(t)
-	s.kubectl("delete", "mcpserver", "fetch", "--timeout=4m")
+	s.kubectl("delete", "mcpserver", "fetch", "--timeout=3m")
 	// The finalizer went last: all that was made is gone by now, without the garbage collector.
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
 	s.awaitNothing()
@@ -145,7 +145,7 @@ func TestProxyThatOutlivesItsServerLeavesNothing(t *testing.T) {
 	s.editProxies(func(_ *corev1.Pod, p *harness.Program) { zombie = *p })
 	s.create("fetch")
 	s.awaitPhase("fetch", "Ready")
-	s.kubectl("delete", "mcpserver", "fetch", "--timeout=4m")
+	s.kubectl("delete", "mcpserver", "fetch", "--timeout=3m")
 	s.assertNothingOf("StatefulSet")
 	made, err := s.Client.Watch(t.Context(), &appsv1.StatefulSetList{}, client.InNamespace(s.ns))
 	if err != nil {

@@ -24,7 +24,7 @@ func TestCreate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.create("fetch")
-	s.kubectl("wait", "--for=condition=Ready", "--timeout=4m", "mcpserver/fetch")
+	s.kubectl("wait", "--for=condition=Ready", "--timeout=3m", "mcpserver/fetch")
 
 	srv := s.awaitPhase("fetch", "Ready")
 	url := fmt.Sprintf("http://mcp-fetch-proxy.%s.svc.cluster.local:8080/mcp", s.ns)

@@ -67,8 +67,8 @@ func TestWhatOthersDoStays(t *testing.T) {
 // awaitRolledOut waits until both parts are of their newest templates.
 func (s *space) awaitRolledOut(name string) {
 	s.t.Helper()
-	s.kubectl("rollout", "status", "deployment/"+name, "--timeout=4m")
-	s.kubectl("rollout", "status", "statefulset/"+name, "--timeout=4m")
+	s.kubectl("rollout", "status", "deployment/"+name, "--timeout=3m")
+	s.kubectl("rollout", "status", "statefulset/"+name, "--timeout=3m")
 }
 
 func TestWhatOthersBreakIsMended(t *testing.T) {

@@ -97,7 +97,7 @@ func TestLifeOnToolHivesCRDs(t *testing.T) {
 	s.shows("fetch", "Stopped", "Stopped", "False")
 	s.looksWithoutWrites("fetch")
 
-	s.kubectl("delete", "mcpserver", "--all", "--timeout=4m")
+	s.kubectl("delete", "mcpserver", "--all", "--timeout=3m")
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
 	harness.Eventually(t, "the state to be gone", func() error {
 		list := &v1alpha1.MachineStateList{}
@@ -132,7 +132,7 @@ func (s *space) notEnforced() {
 	s.awaitCondition("guarded", v1beta1.ConditionSpecEnforced, "False", v1beta1.ReasonNotEnforced)
 	s.annotate("guarded", map[string]string{v1beta1.AnnotationAcceptNotEnforced: ""})
 	s.awaitPhase("guarded", "Failed")
-	s.kubectl("delete", "mcpserver", "guarded", "--timeout=4m") // a server that failed is not at rest: each manager tries it
+	s.kubectl("delete", "mcpserver", "guarded", "--timeout=3m") // a server that failed is not at rest: each manager tries it
 }
 
 // shows checks the status as the API server keeps it, and that the state tells the same.

@@ -155,7 +155,7 @@ func TestNamesThatAreTaken(t *testing.T) {
 			s.awaitPhase("other", "Ready")
 
 			// Deleted, the server takes nothing of theirs with it.
-			s.kubectl("delete", "mcpserver", "fetch", "--timeout=4m")
+			s.kubectl("delete", "mcpserver", "fetch", "--timeout=3m")
 			now := theirs.DeepCopyObject().(client.Object)
 			s.read(named, now)
 			if now.GetUID() != theirs.GetUID() || now.GetGeneration() != theirs.GetGeneration() ||

@@ -26,9 +26,7 @@ import (
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
-const (
-	group = "crdgate.phasegate.dev"
-)
+const group = "crdgate.phasegate.dev"
 
 func widgetCRD(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
 	preserve := true

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,6 +26,8 @@ import (
 const (
 	// account is a manager in a pod; it may do everything.
 	account = "manager"
+	// grace is within what a manager ends: its --shutdown-timeout.
+	grace = 20 * time.Second
 )
 
 // shared is the API server of all tests here.

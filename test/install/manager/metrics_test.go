@@ -56,7 +56,7 @@ func TestMetricsOverTLS(t *testing.T) {
 		}
 		return err
 	})
-	if err := m.Stop(harness.Patience); err != nil {
+	if err := m.Stop(grace); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,12 +38,12 @@ func TestLeaderAndStandby(t *testing.T) {
 	}
 
 	began := time.Now()
-	if err := leader.Stop(harness.Patience); err != nil {
+	if err := leader.Stop(grace); err != nil {
 		t.Errorf("the leader ended with %v", err)
 	}
 	standby.awaitProbe(t, "/readyz?verbose", http.StatusOK, leads...)
 	t.Logf("the standby took over %s after the leader was asked to end", time.Since(began).Round(time.Millisecond))
-	if err := standby.Stop(harness.Patience); err != nil {
+	if err := standby.Stop(grace); err != nil {
 		t.Errorf("the standby ended with %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	m := start(t, kubeconfig, nil, "--log-format=text")
 	m.awaitProbe(t, "/readyz", http.StatusServiceUnavailable, `\[\+\]machines ok`, `\[-\]api failed: the API server does not answer: .*connection refused`, `\[\+\]leader ok`)
 	m.awaitProbe(t, "/healthz", http.StatusOK, "ok")
-	if err := m.Stop(harness.Patience); err != nil {
+	if err := m.Stop(grace); err != nil {
 		t.Errorf("ended with %v", err)
 	}
 	text, err := os.ReadFile(m.Log)

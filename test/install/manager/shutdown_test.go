@@ -83,7 +83,7 @@ func TestShutdownDuringAnAction(t *testing.T) {
 	before := read(t, call).GetResourceVersion()
 
 	began := time.Now()
-	if err := m.Stop(harness.Patience); err != nil {
+	if err := m.Stop(grace); err != nil {
 		t.Errorf("ended with %v", err)
 	}
 	t.Logf("ended %s after SIGTERM", time.Since(began).Round(time.Millisecond))
@@ -162,7 +162,7 @@ func TestShutdownThatHangs(t *testing.T) {
 			await(t, "its end: "+c.why, m.Ended())
 			code := 0
 			var failed *exec.ExitError
-			if err := m.Stop(harness.Patience); errors.As(err, &failed) {
+			if err := m.Stop(grace); errors.As(err, &failed) {
 				code = failed.ExitCode()
 			}
 			if said := m.Tail(100); code != c.code || !strings.Contains(said, c.says) {

@@ -240,7 +240,7 @@ func (w *world) settled(process *harness.Process) map[string]facts {
 	w.Helper()
 	var last map[string]facts
 	since := time.Now()
-	harness.Eventually(w, "nothing changes", func() error {
+	err := harness.Await(w.Context(), "nothing changes", 6*time.Minute, func(context.Context) error {
 		if err := process.Alive(); err != nil {
 			return err
 		}
@@ -262,6 +262,9 @@ func (w *world) settled(process *harness.Process) map[string]facts {
 		}
 		return nil
 	})
+	if err != nil {
+		w.Fatal(err)
+	}
 	return last
 }
 

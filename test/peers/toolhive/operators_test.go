@@ -43,7 +43,7 @@ func TestBothOperators(t *testing.T) {
 			t.Errorf("%s was written %d times, the last time (-before +after):\n%s", key, changed[key], difference)
 		}
 	})
-	harness.Eventually(w, "nobody writes any more", func() error {
+	err := harness.Await(w.Context(), "nobody writes any more", 6*time.Minute, func(context.Context) error {
 		if err := errors.Join(operator.Alive(), w.manager.Alive()); err != nil {
 			return err
 		}
@@ -69,6 +69,9 @@ func TestBothOperators(t *testing.T) {
 		}
 		return nil
 	})
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 // mostOf are the keys with the highest numbers, with those.

@@ -64,9 +64,10 @@ func Await(ctx context.Context, what string, timeout time.Duration, met func(con
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
 
-// Patience is how long a test waits for what has to come. It is no claim about how long that takes:
-// machines are busy, and some are five times slower than others; only a failure costs that long.
-const Patience = 5 * time.Minute
+// Patience is how long a test waits for what has to come. It is no claim about how long that takes: machines are busy,
+// some are five times slower than others, and only a failure costs that long. But it is shorter than the five minutes
+// after which the machine of MCP servers looks again: what a watch must bring does not come of a poll.
+const Patience = 4 * time.Minute
 
 // Eventually is Await for a test, with Patience; it ends the test if the wait was in vain.
 func Eventually(t testing.TB, what string, met func() error) {
