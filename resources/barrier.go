@@ -32,11 +32,19 @@ func ContentVersion(obj metav1.Object) string {
 	return obj.GetResourceVersion()
 }
 
-// barrierDigest is of which object it is, and of its labels and annotations, which have no generation.
+// rulesRevision counts up with each change of what Convert makes of an object. What an earlier release has copied by
+// other rules differs from what this one would have written, and nobody has edited it.
+const rulesRevision = "/2"
+
+// CopiedVersion is what CopiedVersionAnnotation says of a copy of this v1 object.
+func CopiedVersion(v1 metav1.Object) string { return ContentVersion(v1) + rulesRevision }
+
+// barrierDigest is of which object it is, and of all of its metadata that is content: that has no generation. It reads
+// the lists as they are stored: their order is a change like any other.
 func barrierDigest(obj metav1.Object) string {
 	annotations := maps.Clone(obj.GetAnnotations())
 	delete(annotations, migrationv1.AnnotationBarrier)
-	data, _ := json.Marshal([]any{obj.GetUID(), merged(nil, obj.GetLabels()), merged(nil, annotations), obj.GetFinalizers()}) // plain texts
+	data, _ := json.Marshal([]any{obj.GetUID(), merged(nil, obj.GetLabels()), merged(nil, annotations), obj.GetFinalizers(), obj.GetOwnerReferences()}) // plain data
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
 }

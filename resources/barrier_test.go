@@ -21,6 +21,7 @@ func TestContentVersion(t *testing.T) {
 		"never a barrier":    {why: "each write may have changed it", edit: func(obj *metav1.ObjectMeta) { obj.Annotations = nil }, want: "30"},
 		"changed since":      {why: "its spec has another generation", edit: func(obj *metav1.ObjectMeta) { obj.Generation++ }, want: "30"},
 		"labelled since":     {why: "a label is content, and leaves the generation as it is", edit: func(obj *metav1.ObjectMeta) { obj.Labels = map[string]string{"tier": "x"} }, want: "30"},
+		"owned since":        {why: "an owner is content, and leaves the generation as it is", edit: func(obj *metav1.ObjectMeta) { obj.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", UID: "o"}} }, want: "30"},
 		"annotated since":    {why: "labels of v3 are hidden in an annotation", edit: func(obj *metav1.ObjectMeta) { obj.Annotations[resources.MetadataAnnotation] = "{}" }, want: "30"},
 		"applied elsewhere":  {why: "the versions of another cluster say nothing here", edit: func(obj *metav1.ObjectMeta) { obj.UID = "other" }, want: "30"},
 		"a note of a person": {why: "what is no note of ours says nothing", edit: func(obj *metav1.ObjectMeta) { obj.Annotations[migrationv1.AnnotationBarrier] = "keep" }, want: "30"},

@@ -19,8 +19,8 @@ import (
 const (
 	// MigratedByAnnotation marks a v3 object that a migration created; its value is the migration's UID.
 	MigratedByAnnotation = "migration.projectcalico.org/migrated-by"
-	// CopiedVersionAnnotation on a v3 object that a migration created tells of which ContentVersion of
-	// the v1 object it is a copy. It is how a change of v1 is told from a change of the copy.
+	// CopiedVersionAnnotation on a v3 object that a migration created tells of which v1 object it is a copy, see
+	// CopiedVersion. It is how a change of v1, or of our rules, is told from a change of the copy.
 	CopiedVersionAnnotation = "migration.projectcalico.org/copied-version"
 )
 
@@ -41,6 +41,10 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 	if spec, ok := content["spec"].(map[string]any); ok {
 		for _, name := range kind.entry.Compare.AdmissionDefaults {
 			admissionDefaults[name](content, spec)
+		}
+		if spec["stagedAction"] == stagedDelete { // nobody reads its types, and admission writes some
+			delete(spec, "types")
+			delete(spec, "policyTypes")
 		}
 	}
 	delete(content, "metadata")

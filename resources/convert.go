@@ -20,10 +20,12 @@ type Converted struct {
 	Owners []metav1.OwnerReference
 	// V1UID is the UID of the v1 object; the reversed form is its UID in the aggregated v3 view.
 	V1UID types.UID
-	// V1Version is the resourceVersion of the v1 object, V1Content its ContentVersion.
+	// V1Version is the resourceVersion of the v1 object, V1Content its CopiedVersion.
 	V1Version, V1Content string
 	// Status is what the v1 object has, for a kind whose status takes a write of its own; else nil.
 	Status map[string]any
+	// Filled is what Object says, and v1 does not; sorted by field within each rule.
+	Filled []Filled
 	// Terminating is true for an object that is being deleted, on either level. It is not to be copied.
 	Terminating bool
 }
@@ -56,8 +58,9 @@ type conversion struct {
 	// hidden is nil for an object without the metadata annotation; filled by readMetadata.
 	hidden *hiddenMetadata
 	// out and meta (out's metadata) are filled by build, which the converters run after.
-	out  map[string]any
-	meta map[string]any
+	out    map[string]any
+	meta   map[string]any
+	filled []Filled
 }
 
 func (c *conversion) problem(reason Reason, remedy, format string, args ...any) *Problem {
@@ -101,7 +104,8 @@ func (c *conversion) result() *Converted {
 		Object:      &unstructured.Unstructured{Object: c.out},
 		V1UID:       c.v1.GetUID(),
 		V1Version:   c.v1.GetResourceVersion(),
-		V1Content:   ContentVersion(c.v1),
+		V1Content:   CopiedVersion(c.v1),
+		Filled:      c.filled,
 		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
 	}
 	if c.kind.HasStatus() {

@@ -22,47 +22,47 @@ func TestConvertNames(t *testing.T) {
 	runConvert(t, map[string]convertCase{
 		"policy without annotation keeps its name": {
 			kind: "GlobalNetworkPolicy", name: "default.foo", v1: "spec: {tier: default}",
-			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "only Calico's own writers put the tier in front; a raw object may be called default.foo",
 		},
 		"policy with other annotations only keeps its name": {
 			kind: "NetworkPolicy", name: "default.foo", v1: "  annotations: {a: b}\nspec: {}",
-			want: "metadata: {name: default.foo, annotations: {a: b}, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: default.foo, annotations: {a: b}, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "what counts is the metadata annotation",
 		},
 		"name in the annotation wins": {
 			kind: "GlobalNetworkPolicy", name: "default.foo", v1: hidden(`{"name":"default.foo"}`) + "spec: {tier: default}",
-			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "writers since 3.30 say the true name, even one that looks prefixed",
 		},
 		"name in the annotation that differs": {
 			kind: "StagedGlobalNetworkPolicy", name: "default.foo", v1: hidden(`{"name":"bar"}`) + "spec: {}",
-			want: "metadata: {name: bar, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: bar, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "the annotation is the truth",
 		},
 		"one prefix is removed in the default tier": {
 			kind: "StagedNetworkPolicy", name: "default.default.foo", v1: hidden(`{"creationTimestamp":null}`) + "spec: {tier: default}",
-			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "writers up to 3.28 added exactly one",
 		},
 		"no tier is the default tier": {
 			kind: "NetworkPolicy", name: "default.foo", v1: hidden(`{}`) + "spec: {order: 1}",
-			want: "metadata: {name: foo, labels: {projectcalico.org/tier: default}}\nspec: {order: 1, tier: default, types: [Ingress]}",
+			want: "metadata: {name: foo, labels: {projectcalico.org/tier: default}}\nspec: {order: 1, tier: default, types: [Ingress, Egress]}",
 			why:  "the tier defaults to default",
 		},
 		"empty tier is the default tier": {
 			kind: "NetworkPolicy", name: "default.foo", v1: hidden(`{}`) + "spec: {tier: \"\"}",
-			want: "metadata: {name: foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress]}",
+			want: "metadata: {name: foo, labels: {projectcalico.org/tier: default}}\nspec: {tier: default, types: [Ingress, Egress]}",
 			why:  "an empty tier is no tier",
 		},
 		"other tiers keep their prefix": {
 			kind: "GlobalNetworkPolicy", name: "security.foo", v1: hidden(`{}`) + "spec: {tier: security}",
-			want: "metadata: {name: security.foo, labels: {projectcalico.org/tier: security}}\nspec: {tier: security, types: [Ingress]}",
+			want: "metadata: {name: security.foo, labels: {projectcalico.org/tier: security}}\nspec: {tier: security, types: [Ingress, Egress]}",
 			why:  "only default was ever a prefix that is not part of the name",
 		},
 		"default prefix in another tier stays": {
 			kind: "GlobalNetworkPolicy", name: "default.foo", v1: hidden(`{}`) + "spec: {tier: security}",
-			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: security}}\nspec: {tier: security, types: [Ingress]}",
+			want: "metadata: {name: default.foo, labels: {projectcalico.org/tier: security}}\nspec: {tier: security, types: [Ingress, Egress]}",
 			why:  "the rule asks for the tier first",
 		},
 		"staged kubernetes policies have no tier": {
@@ -187,18 +187,14 @@ func TestConvertSpecs(t *testing.T) {
 	})
 }
 
-// What Calico's mutating admission policies would add is there also in a cluster that
-// does not have them; facts: what they do on a create.
+// What Calico's mutating admission policies would add is there also in a cluster that does not have them, where it
+// means what its absence does.
 func TestConvertFillsInWhatAdmissionWould(t *testing.T) {
 	const meta = "metadata: {name: security.a, labels: {projectcalico.org/tier: security}}\n"
 	runConvert(t, map[string]convertCase{
-		"no rules":    {kind: "NetworkPolicy", name: "security.a", v1: "spec: {tier: security}", want: meta + "spec: {tier: security, types: [Ingress]}", why: "a policy isolates what comes in unless it says more"},
-		"egress only": {kind: "NetworkPolicy", name: "security.a", v1: "spec: {tier: security, egress: []}", want: meta + "spec: {tier: security, egress: [], types: [Egress]}", why: "the key counts, not the rules"},
-		"both":        {kind: "NetworkPolicy", name: "security.a", v1: "spec: {tier: security, egress: [], ingress: []}", want: meta + "spec: {tier: security, egress: [], ingress: [], types: [Ingress, Egress]}", why: "both are said"},
-		"types said":  {kind: "NetworkPolicy", name: "security.a", v1: "spec: {tier: security, egress: [], types: [Ingress]}", want: meta + "spec: {tier: security, egress: [], types: [Ingress]}", why: "what is said stays"},
 		"another label": {kind: "NetworkPolicy", name: "security.a", v1: "  labels: {projectcalico.org/tier: other, a: b}\nspec: {tier: security, types: [Ingress]}",
 			want: "metadata: {name: security.a, labels: {projectcalico.org/tier: security, a: b}}\nspec: {tier: security, types: [Ingress]}", why: "the spec is the truth, and lists by tier go by the label"},
-		"a Kubernetes policy": {kind: "StagedKubernetesNetworkPolicy", name: "a", v1: "spec: {egress: []}", want: "metadata: {name: a}\nspec: {egress: [], policyTypes: [Ingress, Egress]}", why: "there, egress brings ingress; it has no tier"},
+		"a Kubernetes policy": {kind: "StagedKubernetesNetworkPolicy", name: "a", v1: "spec: {policyTypes: [Egress]}", want: "metadata: {name: a}\nspec: {policyTypes: [Egress]}", why: "it has no tier"},
 		"no policy":           {kind: "Tier", name: "a", v1: "spec: {order: 1, defaultAction: Pass}", want: "metadata: {name: a}\nspec: {order: 1, defaultAction: Pass}", why: "nothing is added to other kinds"},
 	})
 }

@@ -14,7 +14,14 @@ type converter func(*conversion) error
 
 var converters = map[string]converter{
 	"policyName":           policyName,
-	"tierDefaults":         tierDefaults,
+	"policyTypes":          policyTypes,
+	"kubePolicyTypes":      kubePolicyTypes,
+	"tierDefaults":         whereAbsent(map[string]any{"order": defaultTierOrder, "defaultAction": "Deny"}),
+	"ipamConfigDefaults":   whereAbsent(map[string]any{"autoAllocateBlocks": false}),
+	"emptyAggregation":     whereEmpty("serviceLoadBalancerAggregation", "Disabled"),
+	"emptyAssignmentMode":  whereEmpty("assignmentMode", "Manual"),
+	"emptyNextHop":         emptyNextHop,
+	"emptyAssignIPs":       emptyAssignIPs,
 	"blockAffinityDeleted": blockAffinityDeleted,
 	"dropEmptyEnums":       dropEmptyEnums,
 }
@@ -46,21 +53,6 @@ func policyName(c *conversion) error {
 	}
 	if tier, _ := spec["tier"].(string); tier == "" || tier == defaultTier {
 		c.meta["name"] = strings.TrimPrefix(c.v1.GetName(), defaultTierPrefix)
-	}
-	return nil
-}
-
-// tierDefaults fills in what Calico assumes for a tier that says nothing.
-func tierDefaults(c *conversion) error {
-	spec, err := c.ownSpec()
-	if err != nil {
-		return err
-	}
-	if spec["order"] == nil {
-		spec["order"] = defaultTierOrder
-	}
-	if spec["defaultAction"] == nil {
-		spec["defaultAction"] = "Deny"
 	}
 	return nil
 }
@@ -100,13 +92,12 @@ func dropEmptyEnums(c *conversion) error {
 	return nil
 }
 
-// admissionDefaults are what Calico's mutating admission policies add to an object on a write. They
-// apply to what is converted, since a cluster may not have the policies, nor even serve their kind; and
-// to both sides of a comparison, since what is in v3 already may have been written without them.
+// admissionDefaults are what Calico's mutating admission policies add to an object on a write, and what means the same
+// as its absence. They apply to what is converted, since a cluster may not have the policies, nor even serve their kind;
+// and to both sides of a comparison, since what is in v3 already may have been written without them. The types of a
+// policy are not among them: absent, they are both directions, and admission writes what may be one.
 var admissionDefaults = map[string]func(obj, spec map[string]any){
-	"policyTypes":     func(_, spec map[string]any) { setTypes(spec, "types", false) },
-	"kubePolicyTypes": func(_, spec map[string]any) { setTypes(spec, "policyTypes", true) },
-	"tierLabel":       tierLabel,
+	"tierLabel": tierLabel,
 }
 
 // admission fills in what a policy would.
@@ -127,25 +118,6 @@ func (c *conversion) admission() error {
 
 // TierLabel is the label of a policy of v3 that names its tier.
 const TierLabel = "projectcalico.org/tier"
-
-// setTypes says which directions a policy is about, if it does not. Those of Kubernetes have another field for it, and
-// in them egress always brings ingress with it.
-func setTypes(spec map[string]any, field string, egressBringsIngress bool) {
-	if spec["types"] == nil && spec["policyTypes"] == nil {
-		spec[field] = typesOf(spec, egressBringsIngress)
-	}
-}
-
-func typesOf(spec map[string]any, egressBringsIngress bool) []any {
-	ingress, egress := spec["ingress"] != nil, spec["egress"] != nil
-	switch {
-	case egress && (ingress || egressBringsIngress):
-		return []any{"Ingress", "Egress"}
-	case egress:
-		return []any{"Egress"}
-	}
-	return []any{"Ingress"}
-}
 
 // tierLabel also fills in the tier, as the CRD's default does where there is a schema.
 func tierLabel(obj, spec map[string]any) {

@@ -40,7 +40,7 @@ func (c *Copier) Plan(ctx context.Context, validate bool) (Plan, error) {
 		err = p.notes.judgeTerminating(ctx, c.Source)
 	}
 	found := p.notes.result()
-	plan := Plan{Kinds: found.Kinds, Total: found.Done, Problems: found.Rejected, Skipped: found.Skipped}
+	plan := Plan{Kinds: found.Kinds, Total: found.Done, Problems: found.Rejected, Skipped: found.Skipped, Filled: p.filled.sorted(compareFilled)}
 	if why := p.unasked.Load(); why != nil {
 		plan.Unasked = *why
 	}
@@ -52,6 +52,7 @@ type planner struct {
 	*sides
 	validate bool
 	notes    *notebook
+	filled   gathered[Filled]
 	// unasked is why the server is not asked: it would give no answer about any object. nil: it is.
 	unasked atomic.Pointer[string]
 }
@@ -62,6 +63,12 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 		return err
 	}
 	from := map[client.ObjectKey]string{} // v3 object -> name of the v1 object it comes from
+	filled := map[resources.Filled]int64{}
+	defer func() {
+		for what, objects := range filled {
+			p.filled.add(Filled{kind.Name(), what.Field, what.Value, objects})
+		}
+	}()
 	g, ctx := crew(ctx)
 	return finish(g, p.v1.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
 		conv, err := p.check(ctx, of, v1, from)
@@ -70,6 +77,12 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 			return p.note(kind, v1, err)
 		case conv.Terminating:
 			p.notes.leave(kind, v1)
+			return nil
+		}
+		for _, what := range conv.Filled {
+			filled[what]++
+		}
+		switch {
 		case p.unasked.Load() != nil:
 			p.notes.tracker.done(kind, planned)
 		default:

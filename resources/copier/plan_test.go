@@ -53,3 +53,22 @@ func TestPlanAsksTheServer(t *testing.T) {
 		}
 	}
 }
+
+// What copies say and v1 does not is counted, by kind and value.
+func TestPlanCountsWhatIsFilledIn(t *testing.T) {
+	w := newWorld(t)
+	for name, spec := range map[string]string{"closed": "selector: all()", "empty": "types: []", "said": "types: [Ingress]", "early": "preDNAT: true"} {
+		w.v1("GlobalNetworkPolicy", "metadata: {name: "+name+"}\nspec: {"+spec+"}")
+	}
+	w.v1("IPAMConfig", "metadata: {name: default}\nspec: {strictAffinity: true}")
+	plan, err := w.copier(interceptor.Funcs{}).Plan(t.Context(), true)
+	w.must(err)
+	want := []Filled{
+		{"GlobalNetworkPolicy", "spec.types", `["Ingress","Egress"]`, 2},
+		{"GlobalNetworkPolicy", "spec.types", `["Ingress"]`, 1},
+		{"IPAMConfiguration", "spec.autoAllocateBlocks", "false", 1},
+	}
+	if diff := cmp.Diff(want, plan.Filled); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

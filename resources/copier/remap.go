@@ -90,7 +90,7 @@ func (c *Copies) setOwners(ctx context.Context, d dependent, want []metav1.Owner
 type dependent struct {
 	kind    *resources.Kind
 	key     client.ObjectKey
-	content string                  // the ContentVersion of the v1 object
+	content string                  // the CopiedVersion of the v1 object
 	want    []metav1.OwnerReference // as v1 has them
 	live    entry
 }

@@ -126,7 +126,20 @@ type Plan struct {
 	Total    int64
 	Problems []resources.Problem // what must be repaired before a copy can succeed
 	Skipped  []Skipped           // those that are being deleted
+	Filled   []Filled            // what copies say, and v1 does not
 	Unasked  string              // why the API server was not asked about some, where it was to be
+}
+
+// Filled counts the objects of a kind in which v1 leaves a field to its readers. Their copies say what those made of it.
+type Filled struct {
+	Kind    string `json:"kind"`
+	Field   string `json:"field"`
+	Value   string `json:"value"` // as JSON
+	Objects int64  `json:"objects"`
+}
+
+func compareFilled(a, b Filled) int {
+	return slices.Compare([]string{a.Kind, a.Field, a.Value}, []string{b.Kind, b.Field, b.Value})
 }
 
 // Result is what a Copy did.

@@ -30,7 +30,7 @@ type v1Object struct {
 	key     client.ObjectKey
 	id      rawUID // zero where it is no UUID
 	version uint64
-	content string                  // its ContentVersion
+	content string                  // its CopiedVersion
 	owners  []metav1.OwnerReference // in Calico, as v1 has them
 	// attached: the object itself refers to one of them: no migration has taken them off.
 	attached bool
@@ -41,7 +41,7 @@ type v1Object struct {
 func v1ObjectOf(obj *Meta) *v1Object {
 	owners, err := resources.CalicoOwners(obj)
 	return &v1Object{
-		key: client.ObjectKeyFromObject(obj), id: idOf(obj.UID), version: parseVersion(obj.ResourceVersion), content: resources.ContentVersion(obj), owners: owners,
+		key: client.ObjectKeyFromObject(obj), id: idOf(obj.UID), version: parseVersion(obj.ResourceVersion), content: resources.CopiedVersion(obj), owners: owners,
 		attached: err != nil || resources.HasCalicoOwners(obj), unreadable: err != nil,
 	}
 }

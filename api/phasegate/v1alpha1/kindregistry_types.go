@@ -73,9 +73,9 @@ type RegistryList struct {
 
 // RegistryCompare says what semantic equality overlooks.
 type RegistryCompare struct {
-	// AdmissionDefaults names what Calico's mutating admission policies fill in on a write:
-	// policyTypes, kubePolicyTypes, tierLabel. A copy gets it from the conversion, since a
-	// cluster may not have the policies.
+	// AdmissionDefaults names what Calico's mutating admission policies fill in on a write, where
+	// its absence means the same: tierLabel. A copy gets it from the conversion, since a cluster
+	// may not have the policies.
 	AdmissionDefaults []string `json:"admissionDefaults,omitempty"`
 	// AbsentIsZero lists fields (spec.a.b, spec.list[].c) where absent and zero mean the same.
 	AbsentIsZero []string `json:"absentIsZero,omitempty"`

@@ -24,6 +24,8 @@ type Plan struct {
 	Rejected []resources.Problem `json:"rejected"`
 	// Skipped are the objects that no copy would be made of.
 	Skipped []copier.Skipped `json:"skipped"`
+	// Filled are fields that v1 leaves to its readers. The copies say what those made of it.
+	Filled []copier.Filled `json:"filled"`
 	// OnlyInV3 are objects that v3 has and v1 does not have.
 	OnlyInV3  []resources.Problem `json:"onlyInV3"`
 	Conflicts Conflicts           `json:"conflicts"`
@@ -63,7 +65,7 @@ func (p *Plan) Copies(plan copier.Plan) {
 	for _, k := range plan.Kinds {
 		p.Kinds = append(p.Kinds, PlanKind{Kind: k.Kind, Copied: k.Planned, Rejected: k.Rejected})
 	}
-	p.Unasked = plan.Unasked
+	p.Filled, p.Unasked = listed(plan.Filled), plan.Unasked
 	p.Skips(plan.Skipped, 0)
 }
 
@@ -170,6 +172,9 @@ func (p *Plan) findings(wide bool) string {
 	b.WriteString(lines(p, p.OnlyInV3, wide, "in v3 only", func(o resources.Problem) string {
 		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, o.Object(), o.Message, o.Remedy)
 	}))
+	for _, f := range p.Filled {
+		fmt.Fprintf(&b, "  %s: %s of %s would be %s in v3: v1 does not say so, but Calico reads it so\n", f.Kind, f.Field, statusview.Count(f.Objects, "object"), f.Value)
+	}
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}

@@ -111,7 +111,11 @@ func TestTexts(t *testing.T) {
 		"unseen": func(b *strings.Builder) error {
 			return (&preview.Conflicts{Unseen: "the aggregated API server serves v3"}).Text(b)
 		},
-		"plan-fit": func(b *strings.Builder) error { return plan(func(*preview.Plan) {}).Text(b, true) },
+		"plan-fit": func(b *strings.Builder) error {
+			return plan(func(p *preview.Plan) {
+				p.Filled = []copier.Filled{{Kind: "GlobalNetworkPolicy", Field: "spec.types", Value: `["Ingress","Egress"]`, Objects: 3}}
+			}).Text(b, true)
+		},
 		"plan-unfit": func(b *strings.Builder) error {
 			return plan(func(p *preview.Plan) {
 				p.Kinds[2].Copied, p.Kinds[2].Rejected = 8, 1
