@@ -60,7 +60,7 @@ func TestConvertAbsent(t *testing.T) {
 		"IPAM settings":       {"IPAMConfiguration", "strictAffinity: true", "strictAffinity: true, autoAllocateBlocks: false", "Go reads an absent bool as false, and v3 defaults to true"},
 		"null":                {"IPAMConfiguration", "autoAllocateBlocks: null", "autoAllocateBlocks: false", "null is absent"},
 		"said":                {"IPAMConfiguration", "autoAllocateBlocks: true", "autoAllocateBlocks: true", "what is said stays"},
-		"next hop":            {"BGPPeer", "nextHopMode: '', keepOriginalNextHop: true", "nextHopMode: ''", "confd looks at the deprecated field only where the other one is absent"},
+		"next hop":            {"BGPPeer", "nextHopMode: '', keepOriginalNextHop: true", "nextHopMode: '', keepOriginalNextHop: false", "confd looks at the deprecated field only where the other one is absent"},
 		"next hop, absent":    {"BGPPeer", "keepOriginalNextHop: true", "keepOriginalNextHop: true", "it is in force"},
 		"aggregation":         {"BGPConfiguration", "serviceLoadBalancerAggregation: ''", "serviceLoadBalancerAggregation: Disabled", "confd aggregates where it is absent or Enabled"},
 		"aggregation, absent": {"BGPConfiguration", "listenPort: 1", "listenPort: 1", "v3's default says the same as confd"},

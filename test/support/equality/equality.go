@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -177,7 +178,7 @@ func (d *differ) fields(path string, want, have map[string]any) {
 func sameScalar(a, b any) bool {
 	if x, ok := number(a); ok {
 		y, ok := number(b)
-		return ok && x == y
+		return ok && x.Cmp(y) == 0
 	}
 	if x, ok := instant(a); ok {
 		y, ok := instant(b)
@@ -194,14 +195,16 @@ func sameScalar(a, b any) bool {
 	return a == b
 }
 
-func number(v any) (float64, bool) {
+// number is exact: a float64 would hide how large integers differ.
+func number(v any) (*big.Rat, bool) {
 	switch v := v.(type) {
 	case int64:
-		return float64(v), true
+		return new(big.Rat).SetInt64(v), true
 	case float64:
-		return v, true
+		exact := new(big.Rat).SetFloat64(v)
+		return exact, exact != nil
 	}
-	return 0, false
+	return nil, false
 }
 
 func instant(v any) (time.Time, bool) {

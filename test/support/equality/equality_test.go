@@ -42,6 +42,10 @@ func TestCompareContent(t *testing.T) {
 			v1:  "metadata: {name: a}\nspec: {order: 10.0, at: '2026-01-01T00:00:00Z'}",
 			v3:  "metadata: {name: a}\nspec: {order: 10, at: '2026-01-01T01:00:00+01:00'}",
 		},
+		"LargeNumbers": {
+			why: "a float64 takes the two for one", v1: "metadata: {name: a}\nspec: {n: 1748779200123456789}", v3: "metadata: {name: a}\nspec: {n: 1748779200123456790}",
+			different: []string{"Thing a: .spec.n is 1748779200123456789 in v1 and 1748779200123456790 in v3"},
+		},
 		"Null": {why: "null and absent mean the same", v1: "metadata: {name: a}\nspec: {order: null}", v3: "metadata: {name: a}\nspec: {}"},
 		"NullInList": {
 			why: "a free slot of a block is null and has a place", v1: "metadata: {name: a}\nspec: {slots: [null, 1]}",
