@@ -77,17 +77,20 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// admitted has what Calico fills in on a write, by its API server or by admission policies: v1 may have
-// been written before Calico did, and every copy has it.
+// admitted has what v1 leaves to others and every copy says: what Calico's programs make of it, and the label that
+// its API server or its admission policies set.
 func admitted(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	obj = obj.DeepCopy()
+	spec, _ := obj.Object["spec"].(map[string]any)
+	if obj.GetKind() == "IPAMConfiguration" && spec["autoAllocateBlocks"] == nil {
+		spec["autoAllocateBlocks"] = false
+	}
 	if !strings.HasSuffix(obj.GetKind(), "NetworkPolicy") {
 		return obj
 	}
-	obj = obj.DeepCopy()
-	spec := obj.Object["spec"].(map[string]any)
-	field, both := "types", spec["ingress"] != nil
+	field, none := "types", []any{"Ingress", "Egress"}
 	if obj.GetKind() == "StagedKubernetesNetworkPolicy" {
-		field, both = "policyTypes", true
+		field, none = "policyTypes", []any{"Ingress"}
 	} else {
 		labels := obj.GetLabels()
 		if labels == nil {
@@ -96,23 +99,18 @@ func admitted(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		labels[tierLabel] = spec["tier"].(string)
 		obj.SetLabels(labels)
 	}
-	if spec[field] != nil {
-		return obj
+	if spec["preDNAT"] == true {
+		none = []any{"Ingress"}
 	}
-	switch {
-	case spec["egress"] == nil:
-		spec[field] = []any{"Ingress"}
-	case both:
-		spec[field] = []any{"Ingress", "Egress"}
-	default:
-		spec[field] = []any{"Egress"}
+	if list, _ := spec[field].([]any); len(list) == 0 && spec["stagedAction"] != "Delete" {
+		spec[field] = none
 	}
 	return obj
 }
 
 const tierLabel = "projectcalico.org/tier"
 
-// assertAdmitted looks for what essence overlooks.
+// assertAdmitted looks for what essence overlooks, in a cluster without Calico's mutating policies.
 func (w *world) assertAdmitted(t *testing.T) {
 	t.Helper()
 	policies := 0

@@ -31,6 +31,8 @@ import (
 func TestLifecycle(t *testing.T) {
 	w := own(t, setup.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{NoPolicies: []string{harness.MutatingPolicies}}})
 	foreign := w.installForeignCRD(t)
+	typeless := w.typeless(t)
+	plan, _, _ := w.typed(t, "kubectl phasegate plan -o wide")
 	owned := w.applyInV1(t)
 	before := w.content(t)
 	w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "delete") // the right to clean up may come at the end
@@ -53,6 +55,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	})
 	t.Run("awkward objects", w.assertAwkwardIPAM)
+	t.Run("what v1 leaves out", func(t *testing.T) { w.assertTypes(t, typeless, plan) })
 	t.Run("owners", w.assertOwners)
 	t.Run("field owners", func(t *testing.T) { w.assertFieldOwners(t, owned) })
 
