@@ -65,11 +65,11 @@ func decisions(t *testing.T) map[decision]string {
 // of it in v1; and v3 gets what the row says. With the real CRDs no default of a new release goes unseen.
 func TestAbsentFields(t *testing.T) {
 	defs, rows := definitions(t), decisions(t)
-	real := os.Getenv(crds.EnvDir) != ""
+	given := os.Getenv(crds.EnvDir) != ""
 	seen := map[decision]bool{}
 	for _, kind := range resources.Default().Kinds() {
 		p := newProbe(t, kind, defs[kind.V3CRDName()])
-		if real {
+		if given {
 			p.walk(p.root, nil, func(path string, of apiextensionsv1.JSONSchemaProps) {
 				for state, value := range states(of) {
 					d := decision{kind.Name(), path, state}
@@ -81,16 +81,16 @@ func TestAbsentFields(t *testing.T) {
 			})
 		}
 		for d, want := range rows {
-			if d.kind != kind.Name() || !real && !strings.HasSuffix(want, "by the conversion") && want != "refused" {
+			if d.kind != kind.Name() || !given && !strings.HasSuffix(want, "by the conversion") && want != "refused" {
 				continue
 			}
-			if got := p.got(d, real); got != want {
+			if got := p.got(d, given); got != want {
 				t.Errorf("%s: v3 gets %s, the page says %s", d, got, want)
 			}
 		}
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(rows), func(a, b decision) int { return strings.Compare(a.String(), b.String()) }) {
-		if real && !seen[d] {
+		if given && !seen[d] {
 			t.Errorf("the page has a row for %s, which no v3 CRD has", d)
 		}
 	}

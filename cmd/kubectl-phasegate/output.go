@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -133,7 +134,7 @@ func (o *output) print(to io.Writer, what shown) error {
 		if err != nil {
 			return err
 		}
-		if err := json.Unmarshal(data, &u.Object); err != nil {
+		if err := utiljson.Unmarshal(data, &u.Object); err != nil { // jsonpath would print a float as 1e+06
 			return err
 		}
 		u.SetAPIVersion(v1alpha1.APIVersion)

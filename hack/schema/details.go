@@ -75,18 +75,19 @@ var details = map[string]detail{
 	"Recovery.holds":     items(pattern(identifier)),
 	"Recovery.reason":    pattern(reason),
 
-	"KindRegistry.apiVersion":           constant("phasegate.dev/v1alpha1"),
-	"KindRegistry.kind":                 constant("KindRegistry"),
-	"RegistryKind.kind":                 pattern(kindName),
-	"RegistryKind.plural":               pattern(pluralName),
-	"RegistryKind.scope":                oneOf("Cluster", "Namespaced"),
-	"RegistryKind.order":                oneOf("creation"),
-	"RegistryKind.after":                items(pattern(kindName)),
-	"RegistryKind.converters":           items(oneOf("blockAffinityDeleted", "dropEmptyEnums", "policyName", "tierDefaults")),
+	"KindRegistry.apiVersion": constant("phasegate.dev/v1alpha1"),
+	"KindRegistry.kind":       constant("KindRegistry"),
+	"RegistryKind.kind":       pattern(kindName),
+	"RegistryKind.plural":     pattern(pluralName),
+	"RegistryKind.scope":      oneOf("Cluster", "Namespaced"),
+	"RegistryKind.order":      oneOf("creation"),
+	"RegistryKind.after":      items(pattern(kindName)),
+	"RegistryKind.converters": items(oneOf("blockAffinityDeleted", "dropEmptyEnums", "emptyAggregation", "emptyAssignIPs", "emptyAssignmentMode", "emptyNextHop",
+		"ipamConfigDefaults", "kubePolicyTypes", "policyName", "policyTypes", "tierDefaults")),
 	"RegistryV1Names.kind":              pattern(kindName),
 	"RegistryV1Names.plural":            pattern(pluralName),
 	"RegistryList.pageSize":             between("0", ""),
-	"RegistryCompare.admissionDefaults": items(oneOf("kubePolicyTypes", "policyTypes", "tierLabel")),
+	"RegistryCompare.admissionDefaults": items(oneOf("tierLabel")),
 }
 
 func constant(v any) detail { return func(s *jsonschema.Schema) { s.Const, s.MinLength = v, nil } }

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -74,4 +76,20 @@ func said(conflicts []Conflict) map[string]string {
 		out[c.Name] = text
 	}
 	return out
+}
+
+// An owner that v1 gets after a barrier was written is a change of v1: nobody has edited the copy.
+func TestOwnedSinceTheBarrier(t *testing.T) {
+	w := newWorld(t)
+	set, _ := resources.Default().Kind("GlobalNetworkSet")
+	v1 := w.v1("GlobalNetworkSet", "metadata: {name: a}\nspec: {nets: [10.0.0.0/8]}")
+	w.patch(v1, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, migrationv1.AnnotationBarrier, resources.BarrierOver(v1)))
+	c := w.copier(interceptor.Funcs{})
+	w.mustCopy(c)
+	w.patch(w.get(set.V1GVK(), "a"), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"00000000-0000-4000-8000-000000000001"}]}}`)
+	result := w.mustCopy(c)
+	if diff := cmp.Diff(map[string]string{}, said(result.Conflicts)); diff != "" || result.Updated != 1 {
+		t.Errorf("%d updated, want 1 (-want +got):\n%s", result.Updated, diff)
+	}
+	w.wantVerified(c)
 }
