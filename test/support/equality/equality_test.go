@@ -43,8 +43,8 @@ func TestCompareContent(t *testing.T) {
 			v3:  "metadata: {name: a}\nspec: {order: 10, at: '2026-01-01T01:00:00+01:00'}",
 		},
 		"LargeNumbers": {
-			why: "a float64 takes the two for one", v1: "metadata: {name: a}\nspec: {n: 1748779200123456789}", v3: "metadata: {name: a}\nspec: {n: 1748779200123456790}",
-			different: []string{"Thing a: .spec.n is 1748779200123456789 in v1 and 1748779200123456790 in v3"},
+			why: "a float64 takes the two for one", v1: "metadata: {name: a}\nspec: {count: 1748779200123456789}", v3: "metadata: {name: a}\nspec: {count: 1748779200123456790}",
+			different: []string{"Thing a: .spec.count is 1748779200123456789 in v1 and 1748779200123456790 in v3"},
 		},
 		"Null": {why: "null and absent mean the same", v1: "metadata: {name: a}\nspec: {order: null}", v3: "metadata: {name: a}\nspec: {}"},
 		"NullInList": {
