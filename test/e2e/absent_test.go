@@ -79,7 +79,9 @@ func (w *world) underOlderCRD(t *testing.T, kind *resources.Kind, objs ...*unstr
 	for _, obj := range objs {
 		harness.Eventually(t, "v1 to take "+kind.Name()+" "+obj.GetName(), func() error { return w.Client.Create(t.Context(), obj.DeepCopy()) })
 	}
-	w.do(t, w.Client.Patch(t.Context(), now, client.MergeFrom(older)))
+	again := older.DeepCopy()
+	again.Spec = now.Spec
+	w.do(t, w.Client.Patch(t.Context(), again, client.MergeFrom(older)))
 }
 
 // assertTypes checks that the copies of typeless say what Calico makes of them, and what plan has counted.
