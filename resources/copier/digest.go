@@ -50,9 +50,7 @@ func (s *Source) V1Digests(ctx context.Context, since *migrationv1.Verified) (ma
 func (s *Source) v1Kind(ctx context.Context, kind *resources.Kind, since *migrationv1.Verified) (V1Kind, error) {
 	var of V1Kind
 	var sum kindDigest
-	whole := inV1(kind)
-	whole.selector = labels.Everything()
-	err := s.eachObject(ctx, whole, func(v1 *unstructured.Unstructured) error {
+	err := s.eachObject(ctx, everyV1(kind), func(v1 *unstructured.Unstructured) error {
 		if !kind.Selector().Matches(labels.Set(v1.GetLabels())) {
 			of.Excluded++
 			return nil
