@@ -25,7 +25,7 @@ func onAllOfV1(verbs string) []rbacv1.PolicyRule { return rule(verbs, resources.
 // v1Kinds finds objects that would stay behind, because nobody knows their kind.
 func (s *preflight) v1Kinds() check.Check {
 	return check.Check{ID: "v1-kinds", Title: "every v1 kind that has objects is known", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		foreign, err := s.foreignV1()
+		foreign, err := s.foreignV1(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -343,11 +344,19 @@ func (c *cluster) discover(group string) (map[string][]metav1.APIResource, error
 }
 
 // foreignV1 are the resources of the v1 group that no entry of the registry covers,
-// by plural.
-func (c *cluster) foreignV1() (map[string]schema.GroupVersionKind, error) {
+// by plural. An API server that does not tell of a kind whose CRD is there does not know all of them yet.
+func (c *cluster) foreignV1(ctx context.Context) (map[string]schema.GroupVersionKind, error) {
 	served, err := c.discover(resources.V1Group)
 	if err != nil {
 		return nil, err
+	}
+	for _, kind := range c.registry.All() {
+		if _, told := served[kind.V1Plural()]; told {
+			continue
+		}
+		if crd, err := c.crd(ctx, kind.V1CRDName()); err != nil || crd != nil {
+			return nil, cmp.Or(err, fmt.Errorf("the API server does not tell of %s, though its CRD is there: it has just started; or see the conditions of the CRD", kind.V1CRDName()))
+		}
 	}
 	known := namesOf(c.registry.All(), (*resources.Kind).V1Plural)
 	foreign := map[string]schema.GroupVersionKind{}
