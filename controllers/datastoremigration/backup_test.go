@@ -345,13 +345,13 @@ func TestABackupIsWholeOrNone(t *testing.T) {
 		page func(c client.WithWatch, list *unstructured.UnstructuredList, opts []client.ListOption) error
 		says string // the clean-up
 	}{
-		"not served": {why: "an API server has just started", says: "404 page not found",
+		"not served": {why: "an API server has just started", says: "the server could not find the requested resource",
 			page: func(client.WithWatch, *unstructured.UnstructuredList, []client.ListOption) error { return notServed() }},
 		"no match": {why: "its discovery is not filled", says: "no matches for kind",
 			page: func(client.WithWatch, *unstructured.UnstructuredList, []client.ListOption) error {
 				return &meta.NoKindMatchError{GroupKind: v1Pool().GroupKind()}
 			}},
-		"second page not served": {why: "one of several API servers has just started", says: "404 page not found",
+		"second page not served": {why: "one of several API servers has just started", says: "the server could not find the requested resource",
 			page: func(c client.WithWatch, list *unstructured.UnstructuredList, opts []client.ListOption) error {
 				if (&client.ListOptions{}).ApplyOptions(opts).Continue != "" {
 					return notServed()

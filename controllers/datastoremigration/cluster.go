@@ -53,7 +53,7 @@ func byName(name string) types.NamespacedName { return types.NamespacedName{Name
 // remove deletes the object that was read, and no other one of its name. The error says what was deleted.
 func remove(ctx context.Context, c client.Client, obj client.Object, what string) error {
 	uid := obj.GetUID()
-	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); err != nil && !pager.IsAbsent(err, obj.GetName()) {
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	return nil

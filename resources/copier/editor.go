@@ -80,7 +80,7 @@ func (e *Editor) Edit(ctx context.Context, obj *Meta, change func(*Meta) error) 
 				continue
 			}
 		}
-		if apierrors.Classify(err) == apierrors.NotFound {
+		if apierrors.ObjectNotFound(err) {
 			return nil
 		}
 		if err != nil {
