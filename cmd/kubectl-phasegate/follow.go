@@ -10,6 +10,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 var errReplaced = errors.New("it was deleted, and another object has its name")
@@ -94,7 +95,7 @@ func (f follower) follow(ctx context.Context, first statusview.Overview, s strea
 func (f follower) next(ctx context.Context, last sight) (sight, error) {
 	now, err := f.look(ctx)
 	switch {
-	case apierrs.IsNotFound(err) || errors.Is(err, errReplaced):
+	case apierrors.ObjectNotFound(err) || errors.Is(err, errReplaced):
 		return sight{overview: last.overview, gone: true}, nil
 	case apierrs.IsForbidden(err) || apierrs.IsUnauthorized(err):
 		return last, err

@@ -34,6 +34,7 @@ func in(t *testing.T, phase string) statusview.Overview {
 
 func TestFollow(t *testing.T) {
 	gone := apierrs.NewNotFound(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3")
+	notServed := apierrs.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", "404 page not found", 0, true)
 	forbidden := apierrs.NewForbidden(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", nil)
 	type look = func() (statusview.Overview, error)
 	seen := func(phase string) look {
@@ -56,6 +57,7 @@ func TestFollow(t *testing.T) {
 		"deleted":       {"somebody has aborted it, and it has ended", []look{seen("Aborting"), fails(gone)}, 0, 0, []string{" Pending", " Aborting", "to-v3 is gone: it was in Aborting."}},
 		"replaced":      {"another one of the name is not it", []look{fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
 		"server away":   {"it comes back", []look{fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
+		"not served":    {"the API server has just started: that is not the end of the object", []look{fails(notServed), seen("Complete")}, 0, 0, []string{" Pending", "could not find the requested resource", " Complete"}},
 		"right revoked": {"it would never end", []look{fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
 		"too long":      {"--timeout", []look{seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "timed out after 700ms: it is still in Migrating"}},
 	}

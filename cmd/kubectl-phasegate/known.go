@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,8 +93,9 @@ func (c *cluster) published(ctx context.Context) ([]definitions.Published, strin
 	if err != nil {
 		return nil, "", err
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion, apiextensionsv1.SchemeGroupVersion})
 	mapper.Add(v1alpha1.GroupVersion.WithKind("MachineDefinition"), meta.RESTScopeRoot)
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot) // which says whether there are any
 	reader, err := client.New(cfg, client.Options{Mapper: mapper})
 	if err != nil {
 		return nil, "", err

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -36,6 +34,7 @@ import (
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/inflight"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // run checks every flag and file before it talks to a cluster. It ends when ctx
@@ -210,15 +209,12 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // states reads the states of a machine's objects from the API server. Where it does not
-// have their kind, there are none.
+// have their CRD, there are none.
 func states(reader client.Reader) machinestore.Objects {
 	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
 		for state, err := range machinestate.Each(ctx, reader, machine) {
-			switch {
-			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-				return nil
-			case err != nil:
-				return err
+			if err != nil {
+				return pager.UnlessAbsent(ctx, reader, v1alpha1.MachineStateCRD, err)
 			}
 			each(state)
 		}

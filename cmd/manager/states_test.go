@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 type pages struct {
 	client.Reader
 	t    *testing.T
+	crd  bool // of the states is there
 	all  [][]string
 	err  error
 	seen []string
@@ -44,22 +46,33 @@ func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return nil
 }
 
+func (p *pages) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	if !p.crd {
+		return apierrs.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, key.Name)
+	}
+	return nil
+}
+
 func TestStatesArePaged(t *testing.T) {
 	away := errors.New("no answer")
 	const label = "phasegate.dev/machine=door "
+	noKind := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MachineState"}}
 	for name, c := range map[string]struct {
 		why        string
+		crd        bool
 		all        [][]string
 		err        error
 		names, ask []string
 		want       error
 	}{
-		"two pages":   {"each object once", [][]string{{"a", "b"}, {"c"}}, nil, []string{"a", "b", "c"}, []string{label, label + "more"}, nil},
-		"second lost": {"not all were seen, and that is said", [][]string{{"a"}}, away, []string{"a"}, []string{label, label + "more"}, away},
-		"no kind":     {"a cluster without MachineState has none", nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MachineState"}}, nil, []string{label}, nil},
+		"two pages":              {"each object once", true, [][]string{{"a", "b"}, {"c"}}, nil, []string{"a", "b", "c"}, []string{label, label + "more"}, nil},
+		"second lost":            {"not all were seen, and that is said", true, [][]string{{"a"}}, away, []string{"a"}, []string{label, label + "more"}, away},
+		"no kind":                {"a cluster without MachineState has none", false, nil, noKind, nil, []string{label}, nil},
+		"not served":             {"the API server has just started: a new machine file would be taken for one that strands nobody", true, nil, noKind, nil, []string{label}, noKind},
+		"second page not served": {"an API server that has just started answers it", true, [][]string{{"a"}}, noKind, []string{"a"}, []string{label, label + "more"}, noKind},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pages{t: t, all: c.all, err: c.err}
+			p := &pages{t: t, crd: c.crd, all: c.all, err: c.err}
 			var names []string
 			err := states(p)(t.Context(), "door", func(s *v1alpha1.MachineState) { names = append(names, s.Spec.Object.Name) })
 			if d := cmp.Diff([]any{c.names, c.ask}, []any{names, p.seen}); d != "" || !errors.Is(err, c.want) {

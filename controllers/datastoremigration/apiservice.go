@@ -143,7 +143,7 @@ func (p *parking) parkedHere(ctx context.Context, sc *scope, svc *apiregistratio
 		return true, nil
 	}
 	v1, err := p.v1Info(ctx)
-	if err != nil && !gone(err) {
+	if err != nil {
 		return false, err
 	}
 	return v1 != nil && lockedBy(v1) == sc.Object.UID, nil

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 // backups keeps v1 in Secrets of Calico's namespace before it is deleted. They outlive the migration, and nobody
@@ -61,24 +63,60 @@ func (b *backups) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 	}
 }
 
-// renewBackup brings a backup up to date that may have waited for long, and notes that
-// the deletion may begin. Whether one is wanted is on record: what is in the Secrets
+// renewBackup brings a backup up to date that may have waited for long, compares it with what v1 was seen to hold, and notes
+// that the deletion of these CRDs may begin. Whether one is wanted is on record: what is in the Secrets
 // does not tell, since a part may be missing.
-func (b *backups) renewBackup(ctx context.Context, sc *scope) error {
+func (b *backups) renewBackup(ctx context.Context, sc *scope, goes []kindCRD, held map[string]copier.V1Kind) error {
 	if sc.Saved(backupKey) == "" {
 		return nil
 	}
 	if err := b.backUp(ctx, sc); err != nil {
 		return err
 	}
+	if err := b.holdsAll(ctx, sc, goes, held); err != nil {
+		return err
+	}
 	return sc.Save(ctx, backupKey, backupWhole)
+}
+
+// holdsAll waits where a backup lacks a CRD that is to be deleted, or has fewer objects of its kind than v1 was seen to
+// hold: v1 has changed meanwhile, and the next try writes it anew; or a list was not whole.
+func (b *backups) holdsAll(ctx context.Context, sc *scope, goes []kindCRD, held map[string]copier.V1Kind) error {
+	index, err := b.store(sc).Read(ctx)
+	if err != nil {
+		return err
+	}
+	if index == nil { // it was waived, or something deletes the Secrets
+		index = &backupstore.Index{}
+	}
+	var lacks []string
+	for _, crd := range goes {
+		has, listed := int64(index.Objects[crd.kind.V1Kind()]), held[crd.kind.Name()].Listed
+		if !slices.Contains(index.CRDs, crd.Name) || has < listed {
+			lacks = append(lacks, fmt.Sprintf("%s, %d of %d objects", crd.Name, has, listed))
+		}
+	}
+	switch text := strings.Join(examples(lacks, asIs), "; "); {
+	case len(lacks) == 0:
+		return nil
+	case isWaived(sc.Object, waiveBackup):
+		sc.Warn("ChecksWarn", "%s: waived: the backup lacks a part of v1: %s", waiveBackup, text)
+		return nil
+	default:
+		return fsm.Wait("the backup lacks a part of v1, so nothing more of v1 is deleted: %s. It is written anew; if this stays, set the annotation %s on this object to go on without that part",
+			text, waiverFor(sc.Object, waiveBackup))
+	}
+}
+
+func (b *backups) store(sc *scope) *backupstore.Store {
+	return &backupstore.Store{Client: b.client, Namespace: b.namespace, Migration: sc.Object}
 }
 
 func (b *backups) backUp(ctx context.Context, sc *scope) error {
 	if err := b.mayKeep(ctx); err != nil {
 		return err
 	}
-	v := &backupstore.Store{Client: b.client, Namespace: b.namespace, Migration: sc.Object}
+	v := b.store(sc)
 	done, err := v.Read(ctx)
 	if err != nil {
 		return err
@@ -172,12 +210,14 @@ func (b *backups) deletionHasBegun(ctx context.Context, done *backupstore.Index)
 }
 
 // eachOfV1 streams the CRDs of the registry's kinds, then all objects of the v1 group,
-// also those that no entry covers or that a selector leaves out.
+// also those that no entry covers or that a selector leaves out. Each kind is listed whole, or it is an error: one
+// without a CRD is not listed.
 func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
-	foreign, err := b.foreignV1()
+	foreign, err := b.foreignV1(ctx)
 	if err != nil {
 		return err
 	}
+	var kinds []*resources.Kind
 	for _, kind := range b.registry.All() {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: crdGroup, Version: "v1", Kind: "CustomResourceDefinition"})
@@ -188,12 +228,13 @@ func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructur
 		if crd == nil {
 			continue
 		}
+		kinds = append(kinds, kind)
 		delete(crd.Object, "status")
 		if err := do(crd); err != nil {
 			return err
 		}
 	}
-	for _, kind := range b.registry.All() {
+	for _, kind := range kinds {
 		if err := b.eachOf(ctx, kind.V1GVK(), kind.PageSize(), do); err != nil {
 			return err
 		}
@@ -206,10 +247,10 @@ func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructur
 	return nil
 }
 
-// eachOf streams the objects of a kind; one that is not served has none.
+// eachOf streams the objects of a kind.
 func (b *backups) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageSize int64, do func(*unstructured.Unstructured) error) error {
 	page := &unstructured.UnstructuredList{}
-	_, err := b.eachPage(ctx, gvk, page, pageSize, func() error {
+	return b.eachPage(ctx, gvk, page, pageSize, func() error {
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {
 				return err
@@ -217,5 +258,4 @@ func (b *backups) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageS
 		}
 		return nil
 	})
-	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -332,6 +333,62 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			}
 			if objects != c.objects {
 				t.Errorf("the backup has %d pools, want %d: %s", objects, c.objects, c.why)
+			}
+		})
+	}
+}
+
+// A page that no API server has answered is no page without objects: a kind that is in no backup is not deleted.
+func TestABackupIsWholeOrNone(t *testing.T) {
+	answers := map[string]struct {
+		why  string
+		page func(c client.WithWatch, list *unstructured.UnstructuredList, opts []client.ListOption) error
+		says string // the clean-up
+	}{
+		"not served": {why: "an API server has just started", says: "the server could not find the requested resource",
+			page: func(client.WithWatch, *unstructured.UnstructuredList, []client.ListOption) error { return notServed() }},
+		"no match": {why: "its discovery is not filled", says: "no matches for kind",
+			page: func(client.WithWatch, *unstructured.UnstructuredList, []client.ListOption) error {
+				return &meta.NoKindMatchError{GroupKind: v1Pool().GroupKind()}
+			}},
+		"second page not served": {why: "one of several API servers has just started", says: "the server could not find the requested resource",
+			page: func(c client.WithWatch, list *unstructured.UnstructuredList, opts []client.ListOption) error {
+				if (&client.ListOptions{}).ApplyOptions(opts).Continue != "" {
+					return notServed()
+				}
+				err := c.List(t.Context(), list, opts...)
+				list.SetContinue("2")
+				return err
+			}},
+		"empty": {why: "whatever was answered: v1 was seen to hold more", says: "the backup lacks a part of v1, so nothing more of v1 is deleted: ippools.crd.projectcalico.org, 0 of 3 objects",
+			page: func(_ client.WithWatch, list *unstructured.UnstructuredList, _ []client.ListOption) error {
+				list.Items = nil
+				return nil
+			}},
+	}
+	for name, a := range answers {
+		t.Run(name, func(t *testing.T) {
+			b := newBackedUp(t, 3)
+			must(t, b.Create(t.Context(), v3PoolCRD(time.Now())))
+			b.note(t, migrationv1.AnnotationWaive, waiveV1Changed+"@u-1")
+			c := interceptor.NewClient(b.WithWatch, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if pools, ok := list.(*unstructured.UnstructuredList); ok && list.GetObjectKind().GroupVersionKind().Kind == "IPPoolList" {
+						return a.page(c, pools, opts)
+					}
+					return c.List(ctx, list, opts...)
+				},
+			})
+			backingUp := b.backUp(t, c, nil)
+			err := b.run(t, c, CleanUpAction, nil)
+			there := b.Get(t.Context(), client.ObjectKey{Name: poolCRD}, &apiextensionsv1.CustomResourceDefinition{}) == nil
+			if !there || !strings.Contains(fmt.Sprint(err), a.says) {
+				t.Errorf("the backup says %v, the clean-up %v, want %q; the CRD is there: %t: %s", backingUp, err, a.says, there, a.why)
+			}
+			must(t, b.run(t, b.WithWatch, CleanUpAction, nil)) // once the API server answers
+			index, err := (&backupstore.Store{Client: b.WithWatch, Namespace: "calico-system", Migration: b.dm}).Read(t.Context())
+			if err != nil || index == nil || index.Objects["IPPool"] != 3 {
+				t.Errorf("the backup in the end: %+v, %v; want 3 pools", index, err)
 			}
 		})
 	}

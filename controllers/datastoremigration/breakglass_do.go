@@ -9,10 +9,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -50,14 +48,13 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}
-	if l.V1, err = b.side(ctx, s.registry.Lock().V1GVK()); err != nil {
+	if l.V1, err = s.v1Info(ctx); err != nil {
 		return nil, err
 	}
-	behind := s.registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
 	if isAggregated(svc) {
-		l.Behind, err = b.side(ctx, behind)
+		l.Behind, err = s.v3BehindDoor(ctx)
 	} else {
-		l.V3, err = b.side(ctx, s.registry.Lock().V3GVK())
+		l.V3, err = s.clusterInformation(ctx, s.registry.Lock().V3GVK())
 	}
 	if err != nil {
 		return nil, err
@@ -101,15 +98,6 @@ func (b *BreakGlass) lookAtMigrations(ctx context.Context, l *Locks) (err error)
 		l.Orphans = append(l.Orphans, orphan)
 	}
 	return nil
-}
-
-// side is nil where the API server does not serve it.
-func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-	info, err := b.effects.clusterInformation(ctx, gvk)
-	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	return info, err
 }
 
 // holder is the migration that has closed v1. Of one that is gone with its state, all that
@@ -215,7 +203,7 @@ func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, r
 		case apierrs.IsForbidden(last) || apierrs.IsInvalid(last): // the fence is not forgotten yet
 			return false, nil
 		case apierrs.IsConflict(last):
-			now, err := b.side(ctx, seen.GroupVersionKind())
+			now, err := b.effects.clusterInformation(ctx, seen.GroupVersionKind())
 			if err != nil || now == nil {
 				return true, last
 			}

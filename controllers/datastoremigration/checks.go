@@ -9,13 +9,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // v3CRDs finds v3 CRDs that could not take a copy.
@@ -96,7 +96,7 @@ func (s *preflight) builtInTiers() check.Check {
 			tier := &unstructured.Unstructured{}
 			tier.SetGroupVersionKind(kind.V1GVK())
 			tier, err := read(ctx, s.client, byName(want.name), tier, "Tier "+want.name)
-			if err != nil && !meta.IsNoMatchError(err) {
+			if err := pager.UnlessAbsent(ctx, s.client, kind.V1CRDName(), err); err != nil {
 				return nil, err
 			}
 			if tier == nil {
@@ -144,10 +144,7 @@ func (s *preflight) lockIsFree(dm *migration) check.Check {
 	asking := uidOf(dm)
 	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		info, err := s.v1Info(ctx)
-		if meta.IsNoMatchError(err) || err == nil && info == nil {
-			return nil, nil
-		}
-		if err != nil {
+		if err != nil || info == nil {
 			return nil, err
 		}
 		if !isReady(info) {

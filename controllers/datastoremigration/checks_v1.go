@@ -13,6 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // metadataPage is how many objects are in a page of a list that has metadata only.
@@ -24,13 +25,13 @@ func onAllOfV1(verbs string) []rbacv1.PolicyRule { return rule(verbs, resources.
 // v1Kinds finds objects that would stay behind, because nobody knows their kind.
 func (s *preflight) v1Kinds() check.Check {
 	return check.Check{ID: "v1-kinds", Title: "every v1 kind that has objects is known", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		foreign, err := s.foreignV1()
+		foreign, err := s.foreignV1(ctx)
 		if err != nil {
 			return nil, err
 		}
 		var findings []check.Finding
 		for _, plural := range slices.Sorted(maps.Keys(foreign)) {
-			n, err := s.count(ctx, foreign[plural], labels.Nothing())
+			n, err := s.count(ctx, foreign[plural], plural+"."+resources.V1Group, labels.Nothing())
 			if err != nil {
 				return nil, err
 			}
@@ -52,7 +53,7 @@ func (s *preflight) selectors() check.Check {
 			if kind.Selector().Empty() {
 				continue
 			}
-			n, err := s.count(ctx, kind.V1GVK(), kind.Selector())
+			n, err := s.count(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector())
 			if err != nil {
 				return nil, err
 			}
@@ -66,11 +67,10 @@ func (s *preflight) selectors() check.Check {
 	}}
 }
 
-// count counts the objects of a kind that a selector leaves out. A kind that is not
-// served has none.
-func (s *preflight) count(ctx context.Context, gvk schema.GroupVersionKind, leavingOut labels.Selector) (int, error) {
+// count counts the objects of a kind that a selector leaves out. A kind without a CRD has none.
+func (s *preflight) count(ctx context.Context, gvk schema.GroupVersionKind, crd string, leavingOut labels.Selector) (int, error) {
 	n, page := 0, &metav1.PartialObjectMetadataList{}
-	served, err := s.eachPage(ctx, gvk, page, metadataPage, func() error {
+	err := s.eachPage(ctx, gvk, page, metadataPage, func() error {
 		for i := range page.Items {
 			if !leavingOut.Matches(labels.Set(page.Items[i].Labels)) {
 				n++
@@ -78,8 +78,5 @@ func (s *preflight) count(ctx context.Context, gvk schema.GroupVersionKind, leav
 		}
 		return nil
 	})
-	if err != nil || !served {
-		return 0, err
-	}
-	return n, nil
+	return n, pager.UnlessAbsent(ctx, s.client, crd, err)
 }

@@ -63,7 +63,7 @@ func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, err
 	}
 	if len(goes) > 0 {
-		if err := s.backups.renewBackup(ctx, sc); err != nil {
+		if err := s.backups.renewBackup(ctx, sc, goes, held); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) 
 			return nil, err
 		}
 	}
-	return nil, s.tellKept(sc, left, held)
+	return nil, s.tellKept(ctx, sc, left, held)
 }
 
 // losesNothing waits where v1 holds something that was not verified to be in v3, or
@@ -199,8 +199,8 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged kindCRD) erro
 }
 
 // tellKept names the CRDs of v1 that stay for good, and why.
-func (s *cleanUp) tellKept(sc *scope, left []kindCRD, held map[string]copier.V1Kind) error {
-	foreign, err := s.foreignV1()
+func (s *cleanUp) tellKept(ctx context.Context, sc *scope, left []kindCRD, held map[string]copier.V1Kind) error {
+	foreign, err := s.foreignV1(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,6 +23,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // cluster reads and writes what says where Calico's data is: the ClusterInformation of either side, the CRDs, the
@@ -33,10 +34,11 @@ type cluster struct {
 	registry  *resources.Registry
 }
 
-// read reads an object; nil where there is none. The error says what was read.
+// read reads an object; nil where the API server says that it has none of this name, which is more than that it does not
+// serve the kind. The error says what was read.
 func read[T client.Object](ctx context.Context, c client.Client, name types.NamespacedName, obj T, what string) (none T, err error) {
 	err = c.Get(ctx, name, obj)
-	if apierrs.IsNotFound(err) {
+	if pager.IsAbsent(err, name.Name) {
 		return none, nil
 	}
 	if err != nil {
@@ -51,30 +53,16 @@ func byName(name string) types.NamespacedName { return types.NamespacedName{Name
 // remove deletes the object that was read, and no other one of its name. The error says what was deleted.
 func remove(ctx context.Context, c client.Client, obj client.Object, what string) error {
 	uid := obj.GetUID()
-	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); err != nil && !pager.IsAbsent(err, obj.GetName()) {
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	return nil
 }
 
-// eachPage lists a kind into page, a page at a time; served is false where there is none such, or none any more.
-func (c *cluster) eachPage(ctx context.Context, gvk schema.GroupVersionKind, page listOfKind, size int64, do func() error) (served bool, err error) {
-	for opts := (&client.ListOptions{Limit: size}); ; {
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := c.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
-		if err := do(); err != nil {
-			return true, err
-		}
-		if opts.Continue = page.GetContinue(); opts.Continue == "" {
-			return true, nil
-		}
-	}
+// eachPage lists a kind into page, a page at a time: all of it, or it is an error.
+func (c *cluster) eachPage(ctx context.Context, gvk schema.GroupVersionKind, page listOfKind, size int64, do func() error) error {
+	page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	return pager.Each(ctx, c.client, page, do, client.Limit(size))
 }
 
 // listOfKind is a list that is told of which kind.
@@ -95,9 +83,14 @@ func (c *cluster) self(ctx context.Context) (string, error) {
 // clusterInformationName is the singleton that holds Calico's lock.
 const clusterInformationName = "default"
 
-// clusterInformation reads the lock object of one side; nil when there is none.
+// clusterInformation reads the lock object of one side; nil when there is none, or no CRD of it.
 func (c *cluster) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-	return readLock(ctx, c.client, gvk)
+	info, err := readLock(ctx, c.client, gvk)
+	crd := c.registry.Lock().V3CRDName()
+	if gvk.Group == resources.V1Group {
+		crd = c.registry.Lock().V1CRDName()
+	}
+	return info, pager.UnlessAbsent(ctx, c.client, crd, err)
 }
 
 // v1Info is the lock object of v1.
@@ -105,19 +98,11 @@ func (c *cluster) v1Info(ctx context.Context) (*unstructured.Unstructured, error
 	return c.clusterInformation(ctx, c.registry.Lock().V1GVK())
 }
 
+// readLock does not take a kind that is not served for a lock that is not there.
 func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)
-	err := c.Get(ctx, byName(clusterInformationName), info)
-	// Behind a side door that is shut the object may be there.
-	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	if apierrs.IsNotFound(err) && !shut {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the lock, %s %s: %w", gvk.GroupKind(), clusterInformationName, err)
-	}
-	return info, nil
+	return read(ctx, c, byName(clusterInformationName), info, fmt.Sprintf("the lock, %s %s", gvk.GroupKind(), clusterInformationName))
 }
 
 // isReady is false only where datastoreReady says so: absent means open.
@@ -175,15 +160,23 @@ func (c *cluster) v3InReach(ctx context.Context) (*unstructured.Unstructured, er
 	if err != nil {
 		return nil, err
 	}
-	gvk := c.registry.Lock().V3GVK()
 	if isAggregated(svc) {
-		gvk = c.registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
+		return c.v3BehindDoor(ctx)
 	}
-	info, err := c.clusterInformation(ctx, gvk)
-	if gone(err) {
-		return nil, nil
+	return c.clusterInformation(ctx, c.registry.Lock().V3GVK())
+}
+
+// v3BehindDoor reads the lock of v3 through the side door; nil also where that is closed, as its CRD says.
+func (c *cluster) v3BehindDoor(ctx context.Context) (*unstructured.Unstructured, error) {
+	crd, err := c.crd(ctx, c.registry.Lock().V3CRDName())
+	if err != nil || crd == nil || !hasVersion(crd, migrationv1.SideDoorVersion) {
+		return nil, err
 	}
-	return info, err
+	return c.clusterInformation(ctx, c.registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK())
+}
+
+func hasVersion(crd *apiextensionsv1.CustomResourceDefinition, name string) bool {
+	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name && v.Served })
 }
 
 const apiServiceName = "v3.projectcalico.org"
@@ -225,8 +218,8 @@ func (c *cluster) crds(ctx context.Context, name func(*resources.Kind) string) (
 // migrations are all that there are, as their states say; none where their CRD is not installed yet.
 func (c *cluster) migrations(ctx context.Context) ([]migration, error) {
 	list := &migrationv1.DatastoreMigrationList{}
-	if err := c.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
-		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	if err := pager.UnlessAbsent(ctx, c.client, migrationv1.CRDName, pager.Whole(ctx, c.client, list)); err != nil {
+		return nil, err
 	}
 	states, err := machinestate.List(ctx, c.client, MachineName)
 	if err != nil {
@@ -252,16 +245,10 @@ func (c *cluster) datastore(ctx context.Context) (d datastore, err error) {
 	if err != nil {
 		return d, err
 	}
-	if d.v1, err = c.v1Info(ctx); err != nil && !gone(err) {
+	if d.v1, err = c.v1Info(ctx); err != nil || isAggregated(svc) {
 		return d, err
 	}
-	if isAggregated(svc) {
-		return d, nil
-	}
 	d.v3, err = c.clusterInformation(ctx, c.registry.Lock().V3GVK())
-	if gone(err) {
-		err = nil
-	}
 	return d, err
 }
 
@@ -324,11 +311,6 @@ func (c *cluster) answersFromV1(ctx context.Context, asked client.Client) (bool,
 	return resources.IsMirror(of, shown), err
 }
 
-// gone tells that a kind is not served any more, or was never meant to be listed.
-func gone(err error) bool {
-	return apierrs.IsNotFound(err) || apierrs.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
-}
-
 // isEnforced tells that nobody can write v1, and nobody is only asked not to.
 func isEnforced(dm *migration) bool {
 	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
@@ -362,11 +344,19 @@ func (c *cluster) discover(group string) (map[string][]metav1.APIResource, error
 }
 
 // foreignV1 are the resources of the v1 group that no entry of the registry covers,
-// by plural.
-func (c *cluster) foreignV1() (map[string]schema.GroupVersionKind, error) {
+// by plural. An API server that does not tell of a kind whose CRD is there does not know all of them yet.
+func (c *cluster) foreignV1(ctx context.Context) (map[string]schema.GroupVersionKind, error) {
 	served, err := c.discover(resources.V1Group)
 	if err != nil {
 		return nil, err
+	}
+	for _, kind := range c.registry.All() {
+		if _, told := served[kind.V1Plural()]; told {
+			continue
+		}
+		if crd, err := c.crd(ctx, kind.V1CRDName()); err != nil || crd != nil {
+			return nil, cmp.Or(err, fmt.Errorf("the API server does not tell of %s, though its CRD is there: it has just started; or see the conditions of the CRD", kind.V1CRDName()))
+		}
 	}
 	known := namesOf(c.registry.All(), (*resources.Kind).V1Plural)
 	foreign := map[string]schema.GroupVersionKind{}

@@ -18,10 +18,13 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rbac"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -145,10 +148,12 @@ func (s *dependents) findDependents(ctx context.Context, c *copier.Copier) (depe
 			})
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
+			switch name := (schema.GroupResource{Group: kind.Group, Resource: kind.plural}).String(); {
 			case apierrs.IsForbidden(err):
-				all.unlisted = append(all.unlisted, schema.GroupResource{Group: kind.Group, Resource: kind.plural}.String())
-			case err != nil && !gone(err):
+				all.unlisted = append(all.unlisted, name)
+			case isUnserved(err): // its CRD may have gone a moment ago; what is not told of any more is not asked for again
+				all.hidden = append(all.hidden, name)
+			case err != nil:
 				return err
 			}
 			for _, obj := range found {
@@ -160,9 +165,15 @@ func (s *dependents) findDependents(ctx context.Context, c *copier.Copier) (depe
 	}
 	err = group.Wait()
 	slices.Sort(all.unlisted)
+	slices.Sort(all.hidden)
 	all.needs = rbac.Union(all.needs)
 	slices.SortFunc(all.found, func(a, b *copier.Meta) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	return all, err
+}
+
+// isUnserved tells that the API server does not serve a kind, or not the list of it: what there is of it is not known.
+func isUnserved(err error) bool {
+	return apierrors.Classify(err) == apierrors.NotFound || apierrs.IsMethodNotSupported(err)
 }
 
 // nameOf is an object in words: "ConfigMap shop/settings".
@@ -243,10 +254,10 @@ func recordedKinds(sc *scope) []string {
 }
 
 // attachDependents puts the references back: to the old owners, or to those that took
-// their places.
+// their places. What cannot be read stays on record.
 func (s *dependents) attachDependents(ctx context.Context, sc *scope) (outputs, error) {
 	c := s.copier(sc.Object)
-	detached, err := s.detachedDependents(ctx, sc, c)
+	detached, unread, err := s.detachedDependents(ctx, sc, c)
 	if err != nil {
 		return nil, err
 	}
@@ -259,21 +270,31 @@ func (s *dependents) attachDependents(ctx context.Context, sc *scope) (outputs, 
 			return nil, err
 		}
 	}
-	return nil, sc.Save(ctx, detachedKindsKey, "")
+	if err := sc.Save(ctx, detachedKindsKey, strings.Join(unread, ",")); err != nil || len(unread) == 0 {
+		return nil, err
+	}
+	left := v1alpha1.Shorten(strings.Join(unread, ", "), exampleLength)
+	if !sc.Gone() && !isWaived(sc.Object, dependentsCheck) {
+		return nil, fsm.Wait("references to owners in Calico were taken off objects that the API server does not serve now, and stay off: %s. Bring back what serves them; or, if they are gone for good, set the annotation %s on this object",
+			left, waiverFor(sc.Object, dependentsCheck))
+	}
+	sc.Warn("DependentsLeft", "references to owners in Calico stay off objects that the API server does not serve: %s; each has them in its annotation %s", left, migrationv1.AnnotationDetachedOwners)
+	return nil, nil
 }
 
-func (s *dependents) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
-	var all []*copier.Meta
+// detachedDependents finds the objects that bear notes. unread are kinds, as they are on record, of which nothing is known
+// since the API server does not serve them, in whatever version.
+func (s *dependents) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) (all []*copier.Meta, unread []string, err error) {
 	texts := recordedKinds(sc)
 	recorded := len(texts) > 0
 	if !recorded {
 		// Nothing was detached, or the state was lost: then it may be any kind.
 		kinds, _, err := s.foreignKinds()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if kinds, _, err = s.listable(ctx, kinds); err != nil { // what may not be listed was not detached
-			return nil, err
+			return nil, nil, err
 		}
 		for _, kind := range kinds {
 			texts = append(texts, kind.GroupVersion().String()+"/"+kind.Kind)
@@ -284,13 +305,34 @@ func (s *dependents) detachedDependents(ctx context.Context, sc *scope, c *copie
 		if i < 0 {
 			continue
 		}
-		found, err := c.Find(ctx, schema.FromAPIVersionAndKind(text[:i], text[i+1:]), detachedBy(sc.Object.UID))
-		if err != nil && !gone(err) && (recorded || !apierrs.IsForbidden(err)) {
-			return nil, err
+		found, err := s.findInAnyVersion(ctx, c, schema.FromAPIVersionAndKind(text[:i], text[i+1:]), detachedBy(sc.Object.UID))
+		switch {
+		case isUnserved(err):
+			unread = append(unread, text)
+		case err != nil && (recorded || !apierrs.IsForbidden(err)):
+			return nil, nil, err
 		}
 		all = append(all, found...)
 	}
-	return all, nil
+	return all, unread, nil
+}
+
+// findInAnyVersion finds objects of a kind also where the version of it is not served any more: they are there in another one.
+func (s *dependents) findInAnyVersion(ctx context.Context, c *copier.Copier, kind schema.GroupVersionKind, match func(*copier.Meta) bool) ([]*copier.Meta, error) {
+	found, err := c.Find(ctx, kind, match)
+	if !isUnserved(err) {
+		return found, err
+	}
+	served, _, asking := s.foreignKinds()
+	if asking != nil {
+		return nil, asking
+	}
+	for _, other := range served {
+		if other.GroupKind() == kind.GroupKind() && other.Version != kind.Version {
+			return c.Find(ctx, other.GroupVersionKind, match)
+		}
+	}
+	return nil, err
 }
 
 // ownersNow waits until the old owners may be referred to again, or finds the new

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +24,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 // Owners come back also where somebody has removed the note of which kinds have lost theirs.
@@ -74,6 +78,67 @@ func TestAttachWithoutTheNote(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, owners()); diff != "" {
 				t.Errorf("owners afterwards (-want +got): %s\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// What is on record is not forgotten because it cannot be read: its objects would lack their owners for good.
+func TestAKindOnRecordThatIsNotServed(t *testing.T) {
+	noMatch := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}}
+	for name, c := range map[string]struct {
+		why    string
+		record string
+		answer error // to lists of the version "v0"
+		waived bool
+		says   string // the first try
+		left   string // on record after it
+		back   bool   // the owner, after it
+	}{
+		"served":                    {why: "nothing is in the way", record: "v1/ConfigMap", back: true},
+		"not served":                {why: "an API server has just started", record: "v0/Secret", answer: notServed(), says: "does not serve now, and stay off: v0/Secret", left: "v0/Secret"},
+		"no match":                  {why: "its CRD is gone, or is not seen yet", record: "v0/Secret", answer: noMatch, says: "does not serve now, and stay off: v0/Secret", left: "v0/Secret"},
+		"one of two":                {why: "the other one is attached", record: "v0/Secret,v1/ConfigMap", answer: noMatch, says: "does not serve now, and stay off: v0/Secret", left: "v0/Secret", back: true},
+		"served in another version": {why: "the same objects are there", record: "v0/ConfigMap", answer: noMatch, back: true},
+		"waived":                    {why: "a person has said that it is gone for good", record: "v0/Secret", answer: noMatch, waived: true, left: "v0/Secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			if c.waived {
+				dm.Annotations = map[string]string{migrationv1.AnnotationWaive: dependentsCheck + "@u"}
+			}
+			owner := metav1.OwnerReference{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}
+			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{owner}}}
+			noted := &copier.Meta{ObjectMeta: owned.ObjectMeta}
+			must(t, resources.DetachOwners(noted, dm.UID))
+			owned.ObjectMeta = noted.ObjectMeta
+			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, owned, onceState(dm.UID, detachedKindsKey, c.record)).Build(), interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					if _, canary := obj.(*corev1.ConfigMap); canary {
+						return apierrs.NewForbidden(corev1.Resource("configmaps"), obj.GetName(), nil) // there is no collector to wait for
+					}
+					return c.Create(ctx, obj, opts...)
+				},
+				List: func(ctx context.Context, cl client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if list.GetObjectKind().GroupVersionKind().Version == "v0" {
+						return c.answer
+					}
+					return cl.List(ctx, list, opts...)
+				},
+			})
+			served := preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "patch"}},
+			}}}}
+			attach := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: served}).Actions["AttachDependents"]
+			_, err := runner.Once(t.Context(), cl, dm, attach, nil, clock.RealClock{})
+			if (err != nil) != (c.says != "") || !strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("it says %v, want %q: %s", err, c.says, c.why)
+			}
+			state := onceState(dm.UID, "", "")
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(state), state))
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(owned), owned))
+			if left := string(state.Status.Saved[detachedKindsKey]); left != c.left || len(owned.OwnerReferences) > 0 != c.back {
+				t.Errorf("on record is %q, want %q; owners %v, want one: %t: %s", left, c.left, owned.OwnerReferences, c.back, c.why)
 			}
 		})
 	}

@@ -256,10 +256,10 @@ func (f *fence) nameOf(part client.Object) string {
 // canBeFenced warns where the lock will be a request and nothing else.
 func (f *fence) canBeFenced() check.Check {
 	return check.Check{ID: "fence", Title: "writes of v1 can be refused while it is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
-		possible, err := f.canFence(ctx)
-		if meta.IsNoMatchError(err) {
-			return nil, nil // there is no v1: other checks say so
+		if crd, err := f.crd(ctx, f.registry.Lock().V1CRDName()); err != nil || crd == nil {
+			return nil, err // there is no v1: other checks say so
 		}
+		possible, err := f.canFence(ctx)
 		if err != nil || possible {
 			return nil, err
 		}

@@ -104,7 +104,9 @@ func TestStepsAreIdempotent(t *testing.T) {
 		with   fsm.Params
 		writes []string
 	}{
-		"lock v1":             {action: "LockV1", before: before{v1: &open}, writes: []string{"patch ClusterInformation", "patch status of DatastoreMigration"}},
+		"lock v1": {action: "LockV1", before: before{v1: &open}, writes: []string{"patch ClusterInformation", "patch status of DatastoreMigration"}},
+		"lock v1 for a while": {action: "LockV1", before: before{v1: &open}, with: fsm.Params{"deadline": "30m"},
+			writes: []string{"create MachineState", "patch ClusterInformation", "patch status of DatastoreMigration"}},
 		"unlock v1":           {action: "UnlockV1", before: before{v1: &closed}, writes: []string{"patch ClusterInformation"}},
 		"lock v3, created":    {action: "LockV3", before: before{v1: &closed, parked: true}, writes: []string{"create ClusterInformation"}},
 		"lock v3, there":      {action: "LockV3", before: before{v1: &closed, v3: &open, parked: true}, writes: []string{"patch ClusterInformation"}},
@@ -177,7 +179,11 @@ func underShipped(a runner.Action[*migration]) runner.Action[*migration] {
 
 // nothingServed knows no kind but those of the registry.
 func nothingServed() *discoveryfake.FakeDiscovery {
-	return &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}
+	v1 := &metav1.APIResourceList{GroupVersion: resources.V1Group + "/" + resources.V1Version}
+	for _, kind := range resources.Default().All() {
+		v1.APIResources = append(v1.APIResources, metav1.APIResource{Name: kind.V1Plural(), Kind: kind.V1Kind(), Namespaced: kind.Namespaced(), Verbs: metav1.Verbs{"list"}})
+	}
+	return &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{v1}}}
 }
 
 // allMayBeDone answers questions about rights, which the fake client takes for objects.

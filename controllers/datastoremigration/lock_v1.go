@@ -36,6 +36,10 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	deadline, err := s.recordDeadline(ctx, sc, info)
+	if err != nil {
+		return nil, err
+	}
 	if info != nil {
 		if err := s.lock(ctx, info, sc.Object.UID); err != nil {
 			return nil, err
@@ -50,10 +54,7 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 			dm.Status.StartedAt = &now
 		}
 		if dm.Status.Lock == nil {
-			dm.Status.Lock = &migrationv1.Lock{Mode: mode}
-			if limit := sc.With.Duration("deadline", 0); limit > 0 {
-				dm.Status.Lock.Deadline = &metav1.Time{Time: now.Add(limit)}
-			}
+			dm.Status.Lock = &migrationv1.Lock{Mode: mode, Deadline: deadline}
 		}
 	})
 	return nil, nil
@@ -164,7 +165,10 @@ func (s *v1Lock) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
 			return nil, err
 		}
 	}
-	return nil, s.fence.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore)
+	if err := s.fence.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
+		return nil, err
+	}
+	return nil, sc.Save(ctx, deadlineKey, "")
 }
 
 // isOurs tells that this migration has locked v1.

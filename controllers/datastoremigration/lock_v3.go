@@ -134,7 +134,7 @@ func (l *v3Lock) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
 // noteV3Open tells the fence around v3 that v3 is open.
 func (l *v3Lock) noteV3Open(ctx context.Context, dm *migration) error {
 	info, err := l.v1Info(ctx)
-	if err != nil && !gone(err) {
+	if err != nil {
 		return err
 	}
 	if info == nil || info.GetAnnotations()[migrationv1.AnnotationV3Open] == string(dm.UID) {

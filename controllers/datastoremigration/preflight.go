@@ -31,7 +31,7 @@ type preflight struct {
 }
 
 func (s *preflight) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, apiServersRights(), s.onV1CRDs("get"), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
 		peerRights(), tigeraOperatorRights(), cniRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 

@@ -42,7 +42,7 @@ func (g *guards) traces(ctx context.Context, dm *migration) (traces, error) {
 
 func (g *guards) lockTraces(ctx context.Context, dm *migration, t *traces) error {
 	v1, err := g.v1Info(ctx)
-	if err != nil && !gone(err) {
+	if err != nil {
 		return err
 	}
 	if t.v1Locked = v1 != nil && !isReady(v1) && lockedBy(v1) == dm.UID; t.v1Locked {

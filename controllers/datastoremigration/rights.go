@@ -135,11 +135,19 @@ func (c *cluster) onV3Status(verbs string) []rbacv1.PolicyRule {
 
 // onV1Lock and onV3Lock are about the one object that holds the lock.
 func (c *cluster) onV1Lock(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, resources.V1Group, c.registry.Lock().V1Plural(), clusterInformationName)
+	return withCRD(rule(verbs, resources.V1Group, c.registry.Lock().V1Plural(), clusterInformationName), c.registry.Lock().V1CRDName())
 }
 
 func (c *cluster) onV3Lock(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, resources.V3Group, c.registry.Lock().V3Plural(), clusterInformationName)
+	return withCRD(rule(verbs, resources.V3Group, c.registry.Lock().V3Plural(), clusterInformationName), c.registry.Lock().V3CRDName())
+}
+
+// withCRD adds to a right to read that to ask for the CRD, where the kind is not served.
+func withCRD(rules []rbacv1.PolicyRule, crd string) []rbacv1.PolicyRule {
+	if slices.Contains(rules[0].Verbs, "get") {
+		rules = append(rules, rule("get", crdGroup, crdResource, crd)...)
+	}
+	return rules
 }
 
 func (c *cluster) onV1CRDs(verbs string) []rbacv1.PolicyRule {

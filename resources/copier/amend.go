@@ -29,10 +29,10 @@ func (a *api) asSeen(ctx context.Context, kind *resources.Kind, key client.Objec
 		if err == nil {
 			err = do(seen)
 		}
-		switch apierrors.Classify(err) {
-		case apierrors.NotFound:
+		switch {
+		case apierrors.ObjectNotFound(err):
 			return false, nil
-		case apierrors.Conflict: // look again
+		case apierrors.Classify(err) == apierrors.Conflict: // look again
 			seen, err = nil, nil
 		default:
 			return err == nil, err

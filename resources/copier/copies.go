@@ -182,7 +182,7 @@ func (c *Copies) removeOrphans(ctx context.Context, kind *resources.Kind, orphan
 		if err == nil {
 			what, err = c.remove(ctx, kind, key, seen)
 		}
-		if err != nil && apierrors.Classify(err) != apierrors.NotFound {
+		if err != nil && !apierrors.ObjectNotFound(err) {
 			return gone, fmt.Errorf("delete %s %s, which is gone from v1: %w", kind.Name(), key, err)
 		}
 		if what == deleted {

@@ -25,6 +25,8 @@ type V1Kind struct {
 	Since []string
 	// Excluded is how many objects the selector of the kind leaves out: they were never migrated.
 	Excluded int64
+	// Listed is how many objects there are, with these and with those that are being deleted.
+	Listed int64
 }
 
 // V1Digests counts and digests what v1 holds now, by the v3 kind; a kind without objects, or without a
@@ -50,9 +52,8 @@ func (s *Source) V1Digests(ctx context.Context, since *migrationv1.Verified) (ma
 func (s *Source) v1Kind(ctx context.Context, kind *resources.Kind, since *migrationv1.Verified) (V1Kind, error) {
 	var of V1Kind
 	var sum kindDigest
-	whole := inV1(kind)
-	whole.selector = labels.Everything()
-	err := s.eachObject(ctx, whole, func(v1 *unstructured.Unstructured) error {
+	err := s.eachObject(ctx, everyV1(kind), func(v1 *unstructured.Unstructured) error {
+		of.Listed++
 		if !kind.Selector().Matches(labels.Set(v1.GetLabels())) {
 			of.Excluded++
 			return nil

@@ -316,7 +316,7 @@ func TestDigestsFollowV1(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, was := range s.mustVerify().Verified() {
-			if diff := cmp.Diff(copier.V1Kind{VerifiedKind: was}, now[was.Kind]); diff != "" {
+			if diff := cmp.Diff(copier.V1Kind{VerifiedKind: was, Listed: was.Objects}, now[was.Kind]); diff != "" {
 				t.Errorf("Verify and V1Digests disagree (-Verify +V1Digests):\n%s", diff)
 			}
 		}

@@ -21,15 +21,18 @@ type Editor struct{ *api }
 // Find lists the metadata of all objects of a kind, and returns those that match. It changes nothing. The error wraps
 // the API server's, also where the kind is not served.
 func (e *Editor) Find(ctx context.Context, gvk schema.GroupVersionKind, match func(*Meta) bool) ([]*Meta, error) {
-	var found []*Meta
-	err := e.eachMeta(ctx, served(gvk, anyPage), func(obj *Meta) error {
+	return e.find(ctx, served(gvk, anyPage), match)
+}
+
+func (e *Editor) find(ctx context.Context, in side, match func(*Meta) bool) (found []*Meta, err error) {
+	err = e.eachMeta(ctx, in, func(obj *Meta) error {
 		if match(obj) {
 			found = append(found, obj.DeepCopy())
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
+		return nil, err
 	}
 	return found, nil
 }
@@ -41,9 +44,7 @@ func (e *Editor) findV1(ctx context.Context, kinds []*resources.Kind, match func
 	g.SetLimit(maxListers)
 	for i, kind := range kinds {
 		g.Go(func() (err error) {
-			if some[i], err = e.Find(ctx, kind.V1GVK(), match); err != nil {
-				err = e.unlessAbsent(ctx, kind.V1CRDName(), err)
-			}
+			some[i], err = e.find(ctx, everyV1(kind), match)
 			return err
 		})
 	}
@@ -79,7 +80,7 @@ func (e *Editor) Edit(ctx context.Context, obj *Meta, change func(*Meta) error) 
 				continue
 			}
 		}
-		if apierrors.Classify(err) == apierrors.NotFound {
+		if apierrors.ObjectNotFound(err) {
 			return nil
 		}
 		if err != nil {

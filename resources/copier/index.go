@@ -19,8 +19,10 @@ import (
 type index struct {
 	mu      sync.Mutex
 	entries map[client.ObjectKey]*entry // of all objects; a replica may have the same map
-	taken   map[client.ObjectKey]bool
-	// proved are taken, too. They are nearly all, and each is there once: see takeProved.
+	// taken is, by the name in v3, that of the v1 object that becomes it, whether v3 has it or not.
+	taken map[client.ObjectKey]string
+	found int // how many of the taken v3 has
+	// proved are taken, too, by objects of the same name. They are nearly all, and each is there once: see takeProved.
 	proved []client.ObjectKey
 }
 
@@ -45,7 +47,7 @@ type body struct {
 }
 
 func newIndex(entries map[client.ObjectKey]*entry) *index {
-	return &index{entries: entries, taken: map[client.ObjectKey]bool{}}
+	return &index{entries: entries, taken: map[client.ObjectKey]string{}}
 }
 
 func (i *index) total() int64 { return int64(len(i.entries)) }
@@ -70,34 +72,45 @@ func (i *index) names() map[rawUID]client.ObjectKey {
 	return names
 }
 
-// take returns an entry once: what is left in the end has no v1 object.
-func (i *index) take(key client.ObjectKey) (*entry, bool) {
+// take gives a v1 object, by its name, what it becomes: nil where v3 has none yet. What is left in the end has no v1
+// object. other is the v1 object that becomes the same, and was first: then nothing is taken.
+func (i *index) take(key client.ObjectKey, v1 string) (e *entry, other string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	e, ok := i.entries[key]
-	if !ok || i.taken[key] {
-		return nil, false
+	if v1 != key.Name { // no proved object has the name of another that is called the same in v3
+		i.settle()
 	}
-	i.taken[key] = true
-	return e, true
+	return i.claim(key, v1)
+}
+
+// claim needs mu.
+func (i *index) claim(key client.ObjectKey, v1 string) (e *entry, other string) {
+	if other, taken := i.taken[key]; taken && other != v1 {
+		return nil, other
+	} else if !taken {
+		i.taken[key] = v1
+		if i.entries[key] != nil {
+			i.found++
+		}
+	}
+	return i.entries[key], ""
 }
 
 // takeProved takes an entry for a v1 object, before any other is taken. As long as all are called as in v1, nobody has
 // to look whether one is taken already.
-func (i *index) takeProved(key client.ObjectKey, sameName bool) bool {
+func (i *index) takeProved(key client.ObjectKey, v1 string, sameName bool) bool {
 	if sameName {
 		i.proved = append(i.proved, key)
 		return true
 	}
-	i.settle()
-	_, ok := i.take(key)
-	return ok
+	_, other := i.take(key, v1)
+	return other == ""
 }
 
-// settle moves the proved to the other taken ones.
+// settle moves the proved to the other taken ones. It needs mu where several goroutines take.
 func (i *index) settle() {
 	for _, key := range i.proved {
-		i.taken[key] = true
+		i.claim(key, key.Name)
 	}
 	i.proved = nil
 }
@@ -109,13 +122,13 @@ func (i *index) orphans() []client.ObjectKey { return i.left(true) }
 func (i *index) left(ours bool) []client.ObjectKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.taken)+len(i.proved) == len(i.entries) {
+	if i.found+len(i.proved) == len(i.entries) {
 		return nil
 	}
 	i.settle()
 	var keys []client.ObjectKey
 	for key, e := range i.entries {
-		if e.ours == ours && !i.taken[key] {
+		if _, taken := i.taken[key]; e.ours == ours && !taken {
 			keys = append(keys, key)
 		}
 	}

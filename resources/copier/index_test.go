@@ -52,16 +52,16 @@ func TestAnEntryIsTakenOnce(t *testing.T) {
 	idx := newIndex(map[client.ObjectKey]*entry{key("a"): {ours: true}, key("b"): {ours: true}, key("c"): {ours: true}, key("d"): {}})
 	for _, step := range []struct {
 		why      string
-		name     string
+		name, v1 string
 		sameName bool
 		want     bool
 	}{
-		{"it is called so in v1", "a", true, true},
-		{"another v1 object has become it", "a", false, false},
-		{"it is called otherwise in v1", "b", false, true},
-		{"two v1 objects cannot both have become it", "b", false, false},
+		{"it is called so in v1", "a", "a", true, true},
+		{"another v1 object has become it", "a", "default.a", false, false},
+		{"it is called otherwise in v1", "b", "default.b", false, true},
+		{"two v1 objects cannot both have become it", "b", "b", false, false},
 	} {
-		if got := idx.takeProved(key(step.name), step.sameName); got != step.want {
+		if got := idx.takeProved(key(step.name), step.v1, step.sameName); got != step.want {
 			t.Errorf("%s is taken: %t, want %t: %s", step.name, got, step.want, step.why)
 		}
 	}

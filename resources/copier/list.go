@@ -3,9 +3,7 @@ package copier
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	apiserrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/apierrors"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 const (
@@ -36,6 +34,13 @@ type side struct {
 // inV1 are the v1 objects of a kind that are migrated.
 func inV1(kind *resources.Kind) side {
 	return side{kind.V1GVK(), kind.V1CRDName(), kind.Selector(), kind.PageSize(), metadataPage}
+}
+
+// everyV1 are the v1 objects of a kind, whether they are migrated or not.
+func everyV1(kind *resources.Kind) side {
+	all := inV1(kind)
+	all.selector, all.metaPage = labels.Everything(), anyPage
+	return all
 }
 
 func inV3(kind *resources.Kind) side {
@@ -82,60 +87,28 @@ func eachOf[T any](items []T, do func(*T) error) error {
 // pages lists into list again and again and calls do after each page. A kind whose CRD does not exist
 // has no pages; every other error is returned: nothing that went wrong may look like an empty kind.
 func (a *api) pages(ctx context.Context, list client.ObjectList, s side, size int64, do func() error) error {
-	opts := &client.ListOptions{Limit: size, LabelSelector: s.selector}
-	for {
-		err := a.try(ctx, func() error { return a.client.List(ctx, list, opts) })
-		if token := continueAfterExpiry(err); token != "" && token != opts.Continue {
-			opts.Continue = token
-			continue
-		}
-		if err != nil && s.crd != "" {
-			err = fmt.Errorf("list %s in %s: %w", listKind(s.gvk).Kind, s.gvk.GroupVersion(), err)
-			return a.unlessAbsent(ctx, s.crd, err)
-		}
-		if err == nil {
-			err = do()
-		}
-		if err != nil {
-			return err
-		}
-		if opts.Continue = list.GetContinue(); opts.Continue == "" {
-			return nil
-		}
+	err := pager.Each(ctx, patient{a}, list, do, &client.ListOptions{Limit: size, LabelSelector: s.selector})
+	if _, listing := errors.AsType[*pager.Error](err); listing && s.crd != "" {
+		return pager.UnlessAbsent(ctx, patient{a}, s.crd, err)
 	}
+	return err
 }
 
-// continueAfterExpiry is the token with which the server lets a list go on whose snapshot was compacted
-// away: behind the last key, on what is there now.
-func continueAfterExpiry(err error) string {
-	var status apiserrors.APIStatus
-	if apiserrors.IsResourceExpired(err) && errors.As(err, &status) {
-		return status.Status().ListMeta.Continue
-	}
-	return ""
+// patient is the API server for reads. A request that failed on the way is sent again.
+type patient struct{ *api }
+
+func (p patient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return p.try(ctx, func() error { return p.client.Get(ctx, key, obj, opts...) })
+}
+
+func (p patient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return p.try(ctx, func() error { return p.client.List(ctx, list, opts...) })
 }
 
 // listOne reads one object by a list of it alone: an account that may list need not be allowed to get.
 func (a *api) listOne(ctx context.Context, list client.ObjectList, gvk schema.GroupVersionKind, key client.ObjectKey) error {
 	list.GetObjectKind().SetGroupVersionKind(listKind(gvk))
-	return a.try(ctx, func() error {
-		return a.client.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
-	})
-}
-
-// unlessAbsent takes a "not found" for emptiness only if the CRD itself is not there.
-func (a *api) unlessAbsent(ctx context.Context, crdName string, listErr error) error {
-	if apierrors.Classify(listErr) != apierrors.NotFound {
-		return listErr
-	}
-	crd, err := a.crd(ctx, crdName)
-	if err != nil {
-		return errors.Join(listErr, err)
-	}
-	if crd != nil {
-		return listErr // it exists but is not served (yet)
-	}
-	return nil
+	return pager.Whole(ctx, patient{a}, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -62,16 +62,16 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 	if err != nil {
 		return err
 	}
-	from := map[client.ObjectKey]string{} // v3 object -> name of the v1 object it comes from
 	filled := map[resources.Filled]int64{}
 	defer func() {
 		for what, objects := range filled {
 			p.filled.add(Filled{kind.Name(), what.Field, what.Value, objects})
 		}
 	}()
+	of.live = newIndex(nil) // v3 is not looked at: it is only noted which v1 object becomes what
 	g, ctx := crew(ctx)
 	return finish(g, p.v1.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
-		conv, err := p.check(ctx, of, v1, from)
+		conv, err := p.check(ctx, of, v1)
 		switch {
 		case err != nil:
 			return p.note(kind, v1, err)
@@ -106,19 +106,22 @@ func (p *planner) note(kind *resources.Kind, v1 *unstructured.Unstructured, err 
 	return err
 }
 
-// check converts one object. The error may be a Problem of the object. It notes the v3 name in from.
-func (p *planner) check(ctx context.Context, of *pairs, v1 *unstructured.Unstructured, from map[client.ObjectKey]string) (*resources.Converted, error) {
+// collision is about a v1 object of which another one takes the place in v3.
+func collision(kind *resources.Kind, v1 *unstructured.Unstructured, other, inV3 string) resources.Problem {
+	return problemOf(kind, client.ObjectKeyFromObject(v1), resources.ReasonNameCollision,
+		fmt.Sprintf("it and %q would both become %q in v3", other, inV3), "delete or rename one of the two v1 objects")
+}
+
+// check converts one object. The error may be a Problem of the object.
+func (p *planner) check(ctx context.Context, of *pairs, v1 *unstructured.Unstructured) (*resources.Converted, error) {
 	conv, err := resources.Convert(of.kind, v1, of.schema)
 	if err != nil || conv.Terminating {
 		return conv, err
 	}
-	key := client.ObjectKeyFromObject(conv.Object)
-	if other, taken := from[key]; taken {
-		problem := problemOf(of.kind, client.ObjectKeyFromObject(v1), resources.ReasonNameCollision,
-			fmt.Sprintf("it and %q would both become %q in v3", other, key.Name), "delete or rename one of the two v1 objects")
+	if _, other := of.live.take(client.ObjectKeyFromObject(conv.Object), v1.GetName()); other != "" {
+		problem := collision(of.kind, v1, other, conv.Object.GetName())
 		return nil, &problem
 	}
-	from[key] = v1.GetName()
 	if !p.validate {
 		return conv, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources/apierrors"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // Meta is the metadata of one object, of any kind.
@@ -102,10 +103,10 @@ func (a *api) getMeta(ctx context.Context, gvk schema.GroupVersionKind, key clie
 
 var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
-// crd returns nil without error if there is no such CRD.
+// crd returns nil without error if the API server says that there is no CRD of this name.
 func (a *api) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	obj, err := a.get(ctx, crdKind, client.ObjectKey{Name: name})
-	if apierrors.Classify(err) == apierrors.NotFound {
+	if pager.IsAbsent(err, name) {
 		return nil, nil
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}

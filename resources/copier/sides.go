@@ -181,7 +181,7 @@ func (p *pairs) filterProved(ctx context.Context, v visitor) (proved []rawUID, o
 			key = names[found.v3]
 			live = p.live.entries[key]
 		}
-		if !known || v1.unreadable || !found.holds(v1.version, live) || !p.live.takeProved(key, names == nil) {
+		if !known || v1.unreadable || !found.holds(v1.version, live) || !p.live.takeProved(key, v1.key.Name, names == nil) {
 			open = append(open, v1.key)
 			return nil
 		}
@@ -201,7 +201,8 @@ func (p *pairs) fill(ctx context.Context) error {
 	filled := maps.Clone(p.live.entries)
 	err := p.eachObject(ctx, inV3(p.kind), func(obj *unstructured.Unstructured) error {
 		key := client.ObjectKeyFromObject(obj)
-		if _, there := filled[key]; there && !p.live.taken[key] {
+		_, taken := p.live.taken[key]
+		if _, there := filled[key]; there && !taken {
 			filled[key] = p.entryWithContent(obj)
 		}
 		return nil

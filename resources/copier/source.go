@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // Source reads what v1 holds. It writes nothing but barriers.
@@ -114,7 +115,7 @@ func (s *Source) eachMetaToCopy(ctx context.Context, kind *resources.Kind, do fu
 func (s *Source) read(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (*unstructured.Unstructured, error) {
 	list := &contentList{}
 	if err := s.listOne(ctx, list, kind.V1GVK(), key); err != nil {
-		return nil, s.unlessAbsent(ctx, kind.V1CRDName(), fmt.Errorf("read %s %s: %w", kind.V1GVK().GroupKind(), key, err))
+		return nil, pager.UnlessAbsent(ctx, patient{s.api}, kind.V1CRDName(), fmt.Errorf("read %s %s: %w", kind.V1GVK().GroupKind(), key, err))
 	}
 	for i := range list.Items {
 		if obj := &list.Items[i]; kind.Selector().Matches(labels.Set(obj.GetLabels())) {

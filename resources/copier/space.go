@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -52,17 +53,17 @@ func (s *Source) Bytes(ctx context.Context) (int64, error) {
 func (s *Source) meanSize(ctx context.Context, kind *resources.Kind) (int64, error) {
 	list := &contentList{}
 	list.SetGroupVersionKind(listKind(kind.V1GVK()))
-	err := s.try(ctx, func() error { return s.client.List(ctx, list, client.Limit(sample)) })
-	if err != nil {
-		return 0, s.unlessAbsent(ctx, kind.V1CRDName(), fmt.Errorf("list %s: %w", kind.V1CRDName(), err))
-	}
 	size := 0
-	for _, obj := range list.Items {
-		data, err := json.Marshal(obj.Object)
-		if err != nil {
-			return 0, fmt.Errorf("encode %s %s: %w", kind.Name(), client.ObjectKeyFromObject(&obj), err)
-		}
-		size += len(data)
-	}
-	return int64(size / max(len(list.Items), 1)), nil
+	err := s.pages(ctx, list, everyV1(kind), sample, func() error {
+		list.SetContinue("")
+		return eachOf(list.Items, func(obj *unstructured.Unstructured) error {
+			data, err := json.Marshal(obj.Object)
+			if err != nil {
+				return fmt.Errorf("encode %s %s: %w", kind.Name(), client.ObjectKeyFromObject(obj), err)
+			}
+			size += len(data)
+			return nil
+		})
+	})
+	return int64(size / max(len(list.Items), 1)), err
 }

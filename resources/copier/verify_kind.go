@@ -88,14 +88,18 @@ func (k *kindComparer) one(v1 *unstructured.Unstructured) error {
 		return nil // a copy of it is an orphan
 	}
 	key := client.ObjectKeyFromObject(conv.Object)
-	live, there := k.live.take(key)
+	live, other := k.live.take(key, v1.GetName())
 	var sum digest
 	if k.all.content {
 		sum = v1Digest(k.kind, v1)
 		k.sum.add(sum)
 	}
 	k.counts.V1++
-	if !there {
+	switch {
+	case other != "":
+		k.all.missing.add(collision(k.kind, v1, other, key.Name))
+		return nil
+	case live == nil:
 		k.missing(client.ObjectKeyFromObject(v1), fmt.Sprintf("is not in v3 as %q", key.Name))
 		return nil
 	}

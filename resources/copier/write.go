@@ -47,7 +47,12 @@ func (w *writer) copy(ctx context.Context, j *job) (err error) {
 		return nil
 	}
 	want := j.conv.Object
-	there, known := of.live.take(client.ObjectKeyFromObject(want))
+	there, other := of.live.take(client.ObjectKeyFromObject(want), j.v1.GetName())
+	if other != "" {
+		w.notes.reject(of.kind, collision(of.kind, j.v1, other, want.GetName()))
+		return nil
+	}
+	known := there != nil
 	if known && of.equals(there, j.conv) {
 		of.prove(j, there.uid, there.version)
 		return w.equal(idOf(j.conv.V1UID), j.dependent(there))

@@ -68,6 +68,7 @@ func (w *world) assertNothingLocked(t *testing.T, dm *migrationv1.DatastoreMigra
 // lock is copied, too, and nothing of it is seen or left after an abort.
 func TestCopiedAhead(t *testing.T) {
 	w := pristine(t)
+	w.create(t, v1Policy("ahead-twin", nil))
 	t.Cleanup(func() {
 		for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes", "ahead-comes"} {
 			_ = w.Client.Delete(context.Background(), feed(name)) // one is gone
@@ -77,7 +78,14 @@ func TestCopiedAhead(t *testing.T) {
 		w.do(t, w.Client.Create(t.Context(), feed(name)))
 	}
 	w.behind(t, func(ctx context.Context) error { return w.Client.Create(ctx, leftOver()) })
-	w.manager(t, "--phases-dir", gated(t))
+	w.manager(t, "--phases-dir", gated(t, inPhase("Migrating", func(t *testing.T, p *v1alpha1.Phase) {
+		t.Helper()
+		for i := range p.Steps {
+			if p.Steps[i].Name == "CopyAhead" {
+				p.Steps[i].Poll = "1s"
+			}
+		}
+	})))
 	w.start(t, setup.MigrationName, "ahead")
 	dm := w.awaitGate(t, setup.MigrationName, "ahead")
 	w.assertNothingLocked(t, dm)
@@ -99,7 +107,12 @@ func TestCopiedAhead(t *testing.T) {
 	w.do(t, w.Client.Create(t.Context(), feed("ahead-comes")))
 	w.setNets(t, "ahead-changes", "198.51.100.0/24")
 	want := w.content(t)
+	// It would become what another one has become already.
+	removeTwin := w.create(t, v1Policy("default.ahead-twin", map[string]string{resources.MetadataAnnotation: "{}"}))
 	w.annotate(t, dm.Name, map[string]string{openGates: gatesBefore("verified")})
+	dm = w.awaitMessage(t, dm.Name, `would both become "ahead-twin" in v3`)
+	w.assertNothingLocked(t, dm)
+	removeTwin()
 	dm = w.awaitGate(t, dm.Name, "verified")
 	assertSameContent(t, want, w.content(t))
 	w.assertOwners(t)

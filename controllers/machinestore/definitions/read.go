@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // Published is a machine that a manager runs.
@@ -27,13 +27,14 @@ type Published v1alpha1.MachineDefinitionSpec
 func List(ctx context.Context, c client.Reader) (all []Published, unread string, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineDefinitionList"))
-	switch err := c.List(ctx, list); {
+	err = pager.Whole(ctx, c, list)
+	switch {
 	case apierrs.IsForbidden(err):
 		return nil, "you may not list machinedefinitions.phasegate.dev", nil
-	case meta.IsNoMatchError(err), apierrs.IsNotFound(err):
+	case err != nil && pager.UnlessAbsent(ctx, c, v1alpha1.MachineDefinitionCRD, err) == nil:
 		return nil, "the CRD " + v1alpha1.MachineDefinitionCRD + " is not installed", nil
 	case err != nil:
-		return nil, "", fmt.Errorf("list MachineDefinitions: %w", err)
+		return nil, "", err
 	}
 	for i := range list.Items {
 		d := &v1alpha1.MachineDefinition{}

@@ -8,6 +8,7 @@ package machinestate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources/apierrors"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 // page is how many states one list call answers.
@@ -59,7 +61,7 @@ func New(all []*v1alpha1.MachineState, unread string) *States {
 }
 
 // Get reads the state of one object in one request. A state that cannot be read since it
-// is not there, not served or forbidden is no error.
+// is not there, or has no CRD, or is forbidden is no error.
 func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*States, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
@@ -68,11 +70,8 @@ func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*
 	if apierrors.ObjectNotFound(err) {
 		return New(nil, ""), nil
 	}
-	if why := Unread(err); why != "" {
-		return New(nil, why), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get MachineState %s: %w", name, err)
+	if why, err := unread(ctx, c, err); why != "" || err != nil {
+		return New(nil, why), err
 	}
 	state, err := parse(u)
 	if err != nil {
@@ -85,11 +84,8 @@ func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*
 func List(ctx context.Context, c client.Reader, machine string) (*States, error) {
 	var all []*v1alpha1.MachineState
 	for state, err := range Each(ctx, c, machine) {
-		if why := Unread(err); why != "" {
-			return New(nil, why), nil
-		}
-		if err != nil {
-			return nil, err
+		if why, err := unread(ctx, c, err); why != "" || err != nil {
+			return New(nil, why), err
 		}
 		all = append(all, state)
 	}
@@ -101,24 +97,35 @@ func Each(ctx context.Context, c client.Reader, machine string) iter.Seq2[*v1alp
 	return func(yield func(*v1alpha1.MachineState, error) bool) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
-		for more := true; more; more = list.GetContinue() != "" {
-			err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(page), client.Continue(list.GetContinue()))
-			if err != nil {
-				yield(nil, fmt.Errorf("list MachineStates of machine %s: %w", machine, err))
-				return
-			}
+		enough := errors.New("the caller has ended the list")
+		err := pager.Each(ctx, c, list, func() error {
 			for i := range list.Items {
 				state, err := parse(&list.Items[i])
-				if !yield(state, err) || err != nil {
-					return
+				if err != nil {
+					return err
+				}
+				if !yield(state, nil) {
+					return enough
 				}
 			}
+			return nil
+		}, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(page))
+		if err != nil && !errors.Is(err, enough) {
+			yield(nil, fmt.Errorf("read the states of machine %s: %w", machine, err))
 		}
 	}
 }
 
-// Unread says in a clause why no state can be read, where one can do without: the account
-// may not, or the cluster does not serve the kind. It is empty for any other error.
+// unread says in a clause why no state can be read, where one can do without: the account may not, or the cluster does not
+// have the CRD. Any other error stays one.
+func unread(ctx context.Context, c client.Reader, err error) (why string, other error) {
+	if err != nil && pager.UnlessAbsent(ctx, c, v1alpha1.MachineStateCRD, err) == nil || apierrs.IsForbidden(err) {
+		return Unread(err), nil
+	}
+	return "", err
+}
+
+// Unread says in a clause what a person lacks to read states: a right, or the kind. It is empty for any other error.
 func Unread(err error) string {
 	switch {
 	case apierrs.IsForbidden(err):

@@ -99,11 +99,17 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// fails answers every read with an error.
-func fails(err error) client.Client {
+// fails answers every read of states with an error. Their CRD is there, or not.
+func fails(err error, installed bool) client.Client {
 	return interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return err
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			if obj.GetObjectKind().GroupVersionKind().Kind != "CustomResourceDefinition" {
+				return err
+			}
+			if installed {
+				return nil
+			}
+			return apierrs.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, key.Name)
 		},
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return err
@@ -119,6 +125,7 @@ func TestNotes(t *testing.T) {
 	for name, c := range map[string]struct {
 		why       string
 		err       error
+		installed bool
 		phase     string
 		get, list string
 		fails     bool
@@ -128,6 +135,7 @@ func TestNotes(t *testing.T) {
 		"NoMatch": {why: "a cluster of an older release", err: &meta.NoKindMatchError{}, phase: "Pending", get: missing + unsure, list: missing + unsure},
 		"NotServed": {why: "the CRD went after the mapper had seen it", err: apierrs.NewGenericServerResponse(404, "get", resource, "any", "404 page not found", 0, true), phase: "Pending",
 			get: missing + unsure, list: missing + unsure},
+		"Starting": {why: "an API server that has just started must not look like a cluster without states", err: &meta.NoKindMatchError{}, installed: true, fails: true},
 		"Lost":     {why: "the kind is there, the state is not", err: apierrs.NewNotFound(resource, "any"), phase: "Pending", get: lost, list: missing + unsure},
 		"NotBegun": {why: "no machine has touched it: nothing is missing", err: apierrs.NewNotFound(resource, "any"), get: "", list: missing + unsure},
 		"Away":     {why: "a server that is away must not look like a view", err: errors.New("connection refused"), fails: true},
@@ -142,7 +150,7 @@ func TestNotes(t *testing.T) {
 				}, c.get},
 				{func(r client.Reader) (*machinestate.States, error) { return machinestate.List(t.Context(), r, machine) }, c.list},
 			} {
-				states, err := from.read(fails(c.err))
+				states, err := from.read(fails(c.err, c.installed))
 				if (err != nil) != c.fails {
 					t.Fatalf("%s: error %v", c.why, err)
 				}

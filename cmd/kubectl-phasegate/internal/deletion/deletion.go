@@ -26,6 +26,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // DeleteMode is what a deletion comes to.
@@ -121,11 +122,14 @@ func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigra
 			return nil
 		}
 		err := c.Delete(ctx, object(dm), client.Preconditions{UID: &dm.UID, ResourceVersion: &dm.ResourceVersion})
+		if apierrors.ObjectNotFound(err) {
+			return nil
+		}
 		if !apierrs.IsConflict(err) {
-			return client.IgnoreNotFound(err)
+			return err
 		}
 		now, err := read(ctx, c, m, dm.Name)
-		if apierrs.IsNotFound(err) || err == nil && now.UID != dm.UID {
+		if apierrors.ObjectNotFound(err) || err == nil && now.UID != dm.UID {
 			return nil
 		}
 		if err == nil {
@@ -151,12 +155,12 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 	err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
 		now, err := read(ctx, c, m, dm.Name)
 		switch {
-		case apierrs.IsNotFound(err), err == nil && now.UID != dm.UID:
+		case apierrors.ObjectNotFound(err), err == nil && now.UID != dm.UID:
 			return true, nil
 		case apierrs.IsForbidden(err):
 			return false, err
 		case err != nil:
-			return false, nil // the server may be away for a moment
+			return false, nil // the server may be away for a moment, or does not serve the kind yet
 		}
 		if now.CurrentPhase() != last.CurrentPhase() || now.Status.Message != last.Status.Message {
 			seen(now)

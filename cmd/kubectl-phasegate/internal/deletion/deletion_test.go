@@ -179,3 +179,31 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 		})
 	}
 }
+
+// An API server that does not serve the kind yet has not said that the migration is gone: a person would go on as if
+// everything were released.
+func TestNotServedIsNotGone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	notServed := apierrs.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", "404 page not found", 0, true)
+	looks := 0
+	server := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return notServed },
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if looks++; looks == 1 {
+				return notServed
+			}
+			return under.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	before := in("Migrating", "→ Aborting")
+	if err := deletion.Delete(t.Context(), server, before, shipped(t), deletion.Abort); !errors.Is(err, notServed) {
+		t.Errorf("the deletion was not asked for, and the answer is %v", err)
+	}
+	err := deletion.Wait(t.Context(), server, before, shipped(t), func(*migrationv1.DatastoreMigration) {})
+	if err != nil || looks < 2 {
+		t.Errorf("%v after %d looks, want it gone at the second look: the first one told nothing", err, looks)
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/pager"
 )
 
 const page = 500
@@ -101,7 +102,7 @@ func List(ctx context.Context, c client.Client, m *fsm.Machine, namespace string
 	}
 	objects, err := All(ctx, c, kindOf(m), client.InNamespace(namespace))
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", m.For().Kind, err)
+		return nil, err
 	}
 	var all []Object
 	seen := map[types.UID]bool{}
@@ -116,20 +117,19 @@ func List(ctx context.Context, c client.Client, m *fsm.Machine, namespace string
 	return append(all, gone(states.Orphans(seen), namespace)...), nil
 }
 
-// All reads the objects of a kind, page by page.
+// All reads the objects of a kind, page by page: all that there are, or it is an error.
 func All(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	var all []unstructured.Unstructured
-	for {
-		if err := c.List(ctx, list, append(opts, client.Limit(page), client.Continue(list.GetContinue()))...); err != nil {
-			return nil, err
-		}
+	err := pager.Each(ctx, c, list, func() error {
 		all = append(all, list.Items...)
-		if list.GetContinue() == "" {
-			return all, nil
-		}
+		return nil
+	}, append(opts, client.Limit(page))...)
+	if err != nil {
+		return nil, err
 	}
+	return all, nil
 }
 
 func gone(orphans []*v1alpha1.MachineState, namespace string) (all []Object) {

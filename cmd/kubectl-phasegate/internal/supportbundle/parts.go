@@ -32,16 +32,14 @@ const (
 // partOf are the labels of what the chart installs.
 var partOf = client.MatchingLabels{"app.kubernetes.io/name": "phasegate"}
 
-// list reads objects of a kind; none where the cluster does not serve it.
+// list reads objects of a kind. One that is not served is named: what is in the bundle does not say that there are none.
 func (c *collector) list(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
 	all, err := live.All(ctx, c.Client, gvk, opts...)
 	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
+		c.notServed = append(c.notServed, gvk.GroupKind().String())
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-	}
-	return all, nil
+	return all, err
 }
 
 // those keeps the objects of a kind that are wanted.

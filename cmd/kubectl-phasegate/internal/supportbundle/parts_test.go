@@ -1,15 +1,19 @@
 package supportbundle
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -48,5 +52,21 @@ func TestStates(t *testing.T) {
 				t.Errorf("a manifest of another is in it: %q", saved)
 			}
 		})
+	}
+}
+
+// A bundle without objects of a kind does not say that there are none where nobody could look.
+func TestAKindThatIsNotServedIsNamed(t *testing.T) {
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			return &meta.NoKindMatchError{GroupKind: list.GetObjectKind().GroupVersionKind().GroupKind()}
+		},
+	})
+	col := &collector{Options: Options{Client: c}, redactor: NewRedactor(), files: map[string]any{}}
+	if err := col.servers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"MCPServer.toolhive.stacklok.dev"}, col.notServed); diff != "" {
+		t.Errorf("not served (-want +got):\n%s", diff)
 	}
 }

@@ -50,6 +50,8 @@ type collector struct {
 	redactor *Redactor
 	files    map[string]any // []byte for texts; anything else becomes JSON
 	missing  []string
+	// notServed are kinds that the API server does not serve: nobody has looked at their objects.
+	notServed []string
 }
 
 // Collect reads the cluster. The error is about a cluster that cannot be reached at all.
@@ -74,6 +76,9 @@ func Collect(ctx context.Context, o Options) (*Bundle, error) {
 		if err := part.read(ctx); err != nil {
 			c.missing = append(c.missing, fmt.Sprintf("%s: %v", part.what, err))
 		}
+	}
+	if len(c.notServed) > 0 {
+		c.files["not-served.json"] = c.notServed
 	}
 	return c.bundle()
 }
