@@ -9,8 +9,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
 // noted notes the priority of what is added.
