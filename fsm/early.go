@@ -114,6 +114,7 @@ func (r *Run) eager() bool {
 
 // holdBack keeps the current step from being called for a while.
 func (r *Run) holdBack(d time.Duration) {
+	d = min(d, r.longestWait(r.phase())) // as it is read
 	r.st.NotBefore = new(metav1.NewMicroTime(r.input.Now().Add(d).Truncate(time.Microsecond)))
 	r.st.TriedGeneration = r.input.Generation
 }
@@ -126,10 +127,23 @@ func (r *Run) calm() {
 	r.st.Attempts, r.st.Blocked = 0, nil
 }
 
-// calls notes that a step is about to call something outside the cluster.
-func (r *Run) calls(s *program.Step) {
+// calls notes that the current step is about to call something outside the cluster, if it does.
+func (r *Run) calls() {
+	if !r.external {
+		return
+	}
+	s := &r.phase().StepList[r.st.StepIndex]
 	r.again = r.input.Now().Add(cmp.Or(s.PollEvery, defaultPoll))
 	r.due, r.called = r.again, true
+}
+
+// Postpone is for a driver that cannot make the call now that Next has asked for, in place of Fire. It counts as not
+// made: what was done before it is kept, and the step is due as soon as the driver looks again, after the time at the latest.
+func (r *Run) Postpone(after time.Duration) Command {
+	s := &r.phase().StepList[r.st.StepIndex]
+	r.acting = nil
+	r.next = r.leaveOff(s.Label+" waits for its turn: as many calls outside the cluster are under way as may be", r.input.Now().Add(after))
+	return *r.next
 }
 
 // polls says when what is outside the cluster may be called again. Only the first time of a visit
@@ -142,21 +156,25 @@ func (r *Run) polls(after time.Duration) {
 	r.st.TriedGeneration = r.input.Generation
 }
 
-// notDue ends a look that comes to a step that must not be called yet. Where the step waits already,
-// or the look is a new one at a phase whose exits were closed, nothing has come of it.
+// notDue ends a look that comes to a step that must not be called yet.
 func (r *Run) notDue(s *program.Step) *Command {
 	if r.edited || !r.input.Now().Before(r.due) {
 		return nil
 	}
-	message := fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339))
+	return r.leaveOff(fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339)), r.due)
+}
+
+// leaveOff ends a look before a call outside the cluster. Where the step waits already, or the look is a new one at a phase
+// whose exits were closed and has called nothing, nothing has come of it.
+func (r *Run) leaveOff(message string, until time.Time) *Command {
 	was := r.was
-	again := was != nil && was.StepIndex == 0 && was.Step == ""
+	again := was != nil && was.StepIndex == 0 && was.Step == "" && r.again.IsZero()
 	if !again && (was == nil || was.StepIndex != r.st.StepIndex || was.Step != r.st.Step) {
 		r.message = message
-		return r.sleep(r.due.Sub(r.input.Now()))
+		return r.sleep(until.Sub(r.input.Now()))
 	}
 	deadline := r.st.Deadline
 	r.st, r.result = *was.DeepCopy(), decodeResult(was.Result)
 	r.st.Deadline = deadline
-	return r.stay(r.due, message)
+	return r.stay(until, message)
 }

@@ -43,7 +43,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if extra {
 		delay = r.st.NotBefore.Sub(r.input.Now())
 	}
-	delay = max(delay, o.RetryAfter)
+	delay = min(max(delay, o.RetryAfter), r.longestWait(p))
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:  cmp.Or(r.st.Step, "require"),

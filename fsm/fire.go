@@ -35,6 +35,7 @@ func beforeEvent(ctx context.Context, e *looplab.Event) {
 		e.Cancel(errNoCall)
 	case f.cmd != nil:
 		f.called = true
+		f.run.calls()
 		if f.outcome, f.dropped = f.do(ctx, *f.cmd); f.dropped != nil {
 			e.Cancel(f.dropped)
 		} else if f.outcome.Err != nil {

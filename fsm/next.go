@@ -26,6 +26,7 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
 		// hand. Steps are idempotent: begin with the first, so that none is left out.
 		r.restart()
 	}
+	r.believeTimes()
 	r.timing = r.timingOf(moved)
 	return r
 }

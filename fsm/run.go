@@ -111,9 +111,10 @@ type Run struct {
 	// leaving is a transition that waits to be stored.
 	leaving *firing
 
-	// acting is what Fire will do; began is when it was asked for.
-	acting *Command
-	began  time.Time
+	// acting is what Fire will do; began is when it was asked for, external that it calls outside the cluster.
+	acting   *Command
+	began    time.Time
+	external bool
 	// next is a command decided by the outcome of an action or by a transition.
 	next    *Command
 	message string

@@ -80,9 +80,8 @@ func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
 		if early := r.notDue(s); early != nil {
 			return early
 		}
-		r.calls(s)
 	}
-	r.acting = cmd
+	r.acting, r.external = cmd, external
 	return cmd
 }
 

@@ -251,3 +251,34 @@ func TestOpenV3(t *testing.T) {
 		})
 	}
 }
+
+// A clock that was ahead does not keep v1 closed for longer than the deadline says.
+func TestAJumpOfTheClockUnderTheLock(t *testing.T) {
+	locked := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	cases := map[string]struct {
+		why string
+		now time.Time
+		// left is how long v1 stays closed yet.
+		left    time.Duration
+		changed bool
+	}{
+		"no jump":         {why: "what is left is counted", now: locked.Add(time.Minute), left: 29 * time.Minute},
+		"-1h":             {why: "the manager that locked it was an hour ahead: it is counted from now on", now: locked.Add(time.Minute - time.Hour), left: 30 * time.Minute, changed: true},
+		"+1h":             {why: "it cannot be told from an old lock: v1 is opened, and nothing is lost", now: locked.Add(time.Minute + time.Hour), left: -31 * time.Minute},
+		"within a second": {why: "the status knows whole seconds", now: locked.Add(500 * time.Millisecond), left: 30*time.Minute - 500*time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{}
+			dm.Status.DatastoreLockedAt = new(metav1.NewTime(locked))
+			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockEnforced, Deadline: new(metav1.NewTime(locked.Add(30 * time.Minute)))}
+			changed := believeLock(dm, c.now)
+			if left := dm.Status.Lock.Deadline.Sub(c.now); left != c.left || changed != c.changed {
+				t.Errorf("%s: %s left, changed %t; want %s, %t", c.why, left, changed, c.left, c.changed)
+			}
+			if believeLock(dm, c.now) {
+				t.Errorf("%s: a second look changes it again", c.why)
+			}
+		})
+	}
+}

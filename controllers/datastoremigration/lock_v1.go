@@ -129,6 +129,9 @@ func (s *v1Lock) whileLocked(do step) step {
 // between. It fails, for good, where that is over.
 func untilDeadline(do step) step {
 	return func(ctx context.Context, sc *scope) (outputs, error) {
+		if now := sc.Clock.Now(); believeLock(sc.Object, now) {
+			sc.Report(func(dm *migration) { believeLock(dm, now) })
+		}
 		lock := sc.Object.Status.Lock
 		if lock == nil || lock.Deadline == nil {
 			return do(ctx, sc)
@@ -143,6 +146,22 @@ func untilDeadline(do step) step {
 		defer cancel()
 		return do(ctx, sc)
 	}
+}
+
+// believeLock brings a lock of which the clock of another manager says that it was set later than now to now: v1 stays
+// closed for no longer than the file says. It tells whether it has changed anything. fsm/clock.go has the same for the
+// machine's own times.
+func believeLock(dm *migration, now time.Time) bool {
+	at, lock := dm.Status.DatastoreLockedAt, dm.Status.Lock
+	if at == nil || !at.After(now) {
+		return false
+	}
+	ahead := at.Sub(now.Truncate(time.Second)) // as the status has it
+	dm.Status.DatastoreLockedAt = new(metav1.NewTime(at.Add(-ahead)))
+	if lock != nil && lock.Deadline != nil {
+		dm.Status.Lock = &migrationv1.Lock{Mode: lock.Mode, Deadline: new(metav1.NewTime(lock.Deadline.Add(-ahead)))}
+	}
+	return true
 }
 
 func lockBroken(how string) error {

@@ -41,8 +41,8 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 		cmd := run.Next(ctx)
 		switch cmd.Do {
 		case fsm.RunAction:
-			if err := r.step(ctx, p, run, cmd); err != nil {
-				return reconcile.Result{}, false, err
+			if after, err := r.inTurn(ctx, p, run, cmd); after > 0 || err != nil {
+				return reconcile.Result{RequeueAfter: after}, false, err
 			}
 		case fsm.Commit:
 			return reconcile.Result{RequeueAfter: again}, true, r.commit(ctx, p, run, cmd)
@@ -56,6 +56,19 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 			return reconcile.Result{}, false, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
 	}
+}
+
+// inTurn is step for an action that may have to wait for its turn: after is how long then.
+func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (after time.Duration, err error) {
+	if r.turns == nil || !r.Program.Actions[cmd.Action].External {
+		return 0, r.step(ctx, p, run, cmd)
+	}
+	if r.turns.take(p.key) {
+		defer r.turns.done()
+		return 0, r.step(ctx, p, run, cmd)
+	}
+	later := run.Postpone(turnWait)
+	return later.After, r.commit(ctx, p, run, later)
 }
 
 // takeUp begins a pass, or tells how long another installation is left alone with the object.
@@ -72,8 +85,18 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 }
 
 // addFinalizer keeps the object from going before what is to be done in its name is undone.
+// Its name is on record before, so that a revision with another one removes it in the end.
 func (r *Reconciler[T]) addFinalizer(ctx context.Context, p *pass[T]) error {
-	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.machine.Finalizer()) })
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if name := p.finalizer(); p.state != nil && p.state.Status.Finalizer != name {
+		next := p.state.DeepCopy()
+		next.Status.Finalizer = name
+		if err := p.storeState(ctx, next); err != nil {
+			return err
+		}
+	}
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.finalizer()) })
 	p.adoptMetadata()
 	return err
 }
@@ -87,7 +110,7 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 		}
 	}
 	p.behind = false
-	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.machine.Finalizer()) })
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.finalizer()) })
 	if err != nil {
 		return err
 	}

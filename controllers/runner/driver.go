@@ -149,6 +149,7 @@ func (d *Driver[T]) Run(ctx context.Context) error {
 			tellRefused(ctx, c.live, recorder, machine, note)
 		}
 		reconciler = d.reconciler(c, recorder)
+		wake.turns = reconciler.turns
 		reconciler.Shape = shapes.get
 		reconciler.Gone = func(key types.NamespacedName) { // it never blocks
 			select {
@@ -171,6 +172,7 @@ func (d *Driver[T]) runLeftovers(ctx context.Context) error {
 	defer states.wait()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		r := d.reconciler(c, own.GetEventRecorder(d.Name))
+		states.turns = r.turns
 		r.Installed = d.installed(c.crds)
 		return d.options(reconcile.Func(r.ReconcileState)), []source.Source{states}, nil
 	}

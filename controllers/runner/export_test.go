@@ -1,4 +1,15 @@
 package runner
 
+import "k8s.io/apimachinery/pkg/types"
+
 // Unfit makes an error one that a person has to repair.
 func Unfit(err error) error { return unfitError{err} }
+
+// SetTurns bounds the calls outwards.
+func (r *Reconciler[T]) SetTurns(n int) { r.turns = Limits{ExternalCalls: n}.turns() }
+
+// OccupyTurn is another object that calls outwards, until free is called.
+func (r *Reconciler[T]) OccupyTurn() (free func()) {
+	r.turns.take(types.NamespacedName{Name: "another"})
+	return r.turns.done
+}

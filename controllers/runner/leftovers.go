@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,22 +34,24 @@ const (
 // ReconcileState makes one pass over a state. It does nothing while the object of the state
 // exists; else it releases what is held, step by step, and then deletes the state.
 func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, span := r.startPass(ctx, req)
-	result, err := r.passState(ctx, req)
-	return endPass(ctx, span, result, err)
+	return r.around(ctx, req, r.passState)
 }
 
 func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, machine := &v1alpha1.MachineState{}, r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, state); err != nil {
-		if apierrs.IsNotFound(err) {
-			r.Metrics.leftovers.remove(machine.Name(), req.Name)
+		if !apierrors.ObjectNotFound(err) {
+			return reconcile.Result{}, fmt.Errorf("read the state: %w", err)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		r.Metrics.leftovers.remove(machine.Name(), req.Name)
+		return reconcile.Result{}, nil
 	}
 	exists, err := r.exists(ctx, state)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if r.unserved.served() {
+		log.FromContext(ctx).Info("the API server serves all kinds again")
 	}
 	switch {
 	case exists && len(state.Status.Held) > 0:
@@ -82,7 +82,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	}
 	obj := synthetic(r.Program.New, state, metav1.NewTime(r.Clock.Now()))
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(state.Spec.Object.APIVersion, state.Spec.Object.Kind))
-	p := &pass[T]{by: r, machine: machine, gone: true}
+	p := &pass[T]{by: r, key: types.NamespacedName{Name: state.Name}, machine: machine, gone: true}
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
 		r.Busy.unclaim(state.Spec.Object.UID)
@@ -102,17 +102,20 @@ func nameOf(of v1alpha1.ObjectReference) string {
 	return types.NamespacedName{Namespace: of.Namespace, Name: of.Name}.String()
 }
 
-// exists tells whether the very object of a state is there. That the API server does not
-// serve the kind is believed only where its CRD is gone, too: it may be starting.
+// exists tells whether the very object of a state is there. That it is not is believed only of two answers. That the API
+// server does not serve the kind is believed only where its CRD is gone, too: it may be starting.
 func (r *Reconciler[T]) exists(ctx context.Context, state *v1alpha1.MachineState) (bool, error) {
 	obj, of := r.Program.New(), state.Spec.Object
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, obj)
+	key, uid := types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, types.UID("")
+	err := r.Client.Get(ctx, key, obj)
+	if apierrors.ObjectNotFound(err) {
+		uid, err = listed(ctx, r.Client, schema.FromAPIVersionAndKind(of.APIVersion, of.Kind), key)
+		obj.SetUID(uid)
+	}
 	switch {
 	case err == nil:
 		return obj.GetUID() == of.UID, nil
-	case apierrors.ObjectNotFound(err):
-		return false, nil
-	case !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err), r.Installed == nil:
+	case !apierrors.NotServed(err), r.Installed == nil:
 		return false, fmt.Errorf("look for the object of MachineState %s: %w", state.Name, err)
 	}
 	installed, asking := r.Installed(ctx)

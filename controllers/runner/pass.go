@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,11 +21,14 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // pass is the notebook of one reconcile.
 type pass[T Object[T]] struct {
-	by      *Reconciler[T]
+	by *Reconciler[T]
+	// key names what the pass is about in its queue.
+	key     types.NamespacedName
 	machine *fsm.Machine
 	// run is that of this pass.
 	run *fsm.Run
@@ -81,6 +85,15 @@ func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
 		return again
 	})
 	return showState(p.work, state)
+}
+
+// finalizer is the one that keeps this object: that of the machine when the object was begun, by whatever name another
+// revision has for it. It needs sending.
+func (p *pass[T]) finalizer() string {
+	if p.state != nil && p.state.Status.Finalizer != "" {
+		return p.state.Status.Finalizer
+	}
+	return p.machine.Finalizer()
 }
 
 // about is what Events of this pass are about.
@@ -156,7 +169,7 @@ func (p *pass[T]) catchUp(ctx context.Context, err error) error {
 
 // startAgain tells whether an error says that the object is another one by now.
 func startAgain(err error) bool {
-	return apierrs.IsConflict(err) || apierrs.IsNotFound(err) || errors.Is(err, errMoved)
+	return apierrs.IsConflict(err) || apierrors.ObjectNotFound(err) || errors.Is(err, errMoved)
 }
 
 // beforeActions brings work to the stored state where the view is about another one, as after a crash between the two:

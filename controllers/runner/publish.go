@@ -7,6 +7,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // errMoved says that an action is not the one any more that the object needs: it is being deleted,
@@ -24,7 +26,7 @@ func (p *pass[T]) asked(ctx context.Context, live T) bool {
 	was := p.stored
 	return p.run != nil && live.GetUID() == was.GetUID() && live.GetGeneration() == was.GetGeneration() &&
 		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
-		controllerutil.ContainsFinalizer(live, p.machine.Finalizer()) == controllerutil.ContainsFinalizer(was, p.machine.Finalizer()) &&
+		controllerutil.ContainsFinalizer(live, p.finalizer()) == controllerutil.ContainsFinalizer(was, p.finalizer()) &&
 		p.run.Asks(ctx, func() (map[string]any, error) { return selfOf(live, p.state) })
 }
 
@@ -75,7 +77,7 @@ func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 	live := p.by.Program.New()
 	err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
 	if err != nil {
-		return client.IgnoreNotFound(err) == nil
+		return apierrors.ObjectNotFound(err)
 	}
 	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
 		if !p.asked(ctx, live) {

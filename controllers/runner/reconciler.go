@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,41 +79,62 @@ type Reconciler[T Object[T]] struct {
 	due        memory[time.Time]
 	contention memory[contended[T]]
 	missing    missing
-	turns      turns
+	turns      *turns
+	unserved   unserved
+	restarts   restarts
 }
 
 // Reconcile makes one pass: it takes the object as far as it goes, commit by commit.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, span := r.startPass(ctx, req)
-	result, err := r.pass(ctx, req)
-	return endPass(ctx, span, result, err)
+	return r.around(ctx, req, r.pass)
 }
 
-// endPass says what comes after a pass. A conflict is not an error but news: everything is dropped and
-// the pass starts again. Nor is the end of ctx: a program that ends leaves the rest to the next one.
-func endPass(ctx context.Context, span trace.Span, result reconcile.Result, err error) (reconcile.Result, error) {
+// around makes a pass, and says what comes after it. A conflict is not an error but news: everything is dropped and
+// the pass starts again. Nor is the end of ctx: a program that ends leaves the rest to the next one. A kind that is not
+// served is waited for, by all objects together.
+func (r *Reconciler[T]) around(ctx context.Context, req reconcile.Request, pass func(context.Context, reconcile.Request) (reconcile.Result, error)) (reconcile.Result, error) {
+	if wait := r.unserved.wait(r.now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if r.turns.begins(req.NamespacedName) {
+		defer r.turns.ended(req.NamespacedName)
+	}
+	ctx, span := r.startPass(ctx, req)
+	result, err := pass(ctx, req)
+	moved := startAgain(err)
 	switch {
-	case err == nil:
-	case errors.Is(err, errNoTurn): // the worker is free meanwhile
-		result, err = reconcile.Result{RequeueAfter: turnAgain}, nil
-	case startAgain(err):
+	case moved && r.restarts.again(req.NamespacedName):
 		result, err = reconcile.Result{RequeueAfter: again}, nil
+	case err == nil:
 	case ctx.Err() != nil:
 		result, err = reconcile.Result{}, nil
+	case apierrors.NotServed(err):
+		span.SetStatus(codes.Error, string(apierrors.Classify(err)))
+		wait, news := r.unserved.failed(r.now())
+		if news {
+			log.FromContext(ctx).Error(err, "the API server does not serve a kind: its objects are driven again when it does")
+		}
+		result, err = reconcile.Result{RequeueAfter: wait}, nil
 	default:
 		span.SetStatus(codes.Error, string(apierrors.Classify(err)))
+	}
+	if !moved {
+		r.restarts.over(req.NamespacedName)
 	}
 	span.End()
 	return result, err
 }
 
+func (r *Reconciler[T]) now() time.Time { return r.Clock.Now() }
+
 func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
-		if apierrs.IsNotFound(err) {
-			r.untrack(machine, req.NamespacedName)
+		if !apierrors.ObjectNotFound(err) {
+			return reconcile.Result{}, fmt.Errorf("read the object: %w", err)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		r.untrack(machine, req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
@@ -125,10 +145,13 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	shape, err := r.shape()
 	var state *v1alpha1.MachineState
 	if err == nil {
-		state, err = readState(ctx, r.Client, machine.Name(), obj.GetUID())
+		state, err = r.stateOf(ctx, machine, obj)
 	}
 	if err != nil {
 		return r.notDriven(ctx, obj, err)
+	}
+	if r.unserved.served() {
+		log.FromContext(ctx).Info("the API server serves all kinds again")
 	}
 	if state == nil && !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, machine.Finalizer()) {
 		return reconcile.Result{}, nil // nothing keeps it but others
@@ -137,7 +160,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	if wait := r.leftAlone(ctx, obj, state); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	p := &pass[T]{by: r, machine: machine, shape: shape}
+	p := &pass[T]{by: r, key: req.NamespacedName, machine: machine, shape: shape}
 	result, err := r.advance(ctx, p, obj, state)
 	r.leftBehind(p, err)
 	if startAgain(err) {
@@ -152,11 +175,15 @@ func (r *Reconciler[T]) notDriven(ctx context.Context, obj T, why error) (reconc
 	if errors.Is(why, errNoShape) {
 		return reconcile.Result{RequeueAfter: shapeAgain}, nil
 	}
-	if !errors.As(why, &unfitError{}) {
+	unfit := errors.As(why, &unfitError{})
+	if !unfit && !apierrors.NotServed(why) {
 		return reconcile.Result{}, why
 	}
 	log.FromContext(ctx).Error(why, "the object is left alone")
 	tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", why.Error())
+	if !unfit {
+		return reconcile.Result{}, why
+	}
 	return reconcile.Result{RequeueAfter: unfitAgain}, nil
 }
 
@@ -241,7 +268,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
 			return self, nil
 		},
 		Deleting:   !read.GetDeletionTimestamp().IsZero(),
-		Finalizer:  controllerutil.ContainsFinalizer(read, p.machine.Finalizer()),
+		Finalizer:  controllerutil.ContainsFinalizer(read, p.finalizer()),
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   p.observed,
@@ -270,7 +297,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 	before := run.Status()
 	var outcome fsm.Result
 	err := run.Fire(ctx, func(ctx context.Context, cmd fsm.Command) (_ fsm.Result, err error) {
-		outcome, err = r.inTurn(ctx, p, before, cmd)
+		outcome, err = r.act(ctx, p, before, cmd)
 		return outcome, err
 	})
 	if err != nil {

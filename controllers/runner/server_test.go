@@ -83,6 +83,8 @@ type bench struct {
 	// take, work, give and welcome may be exchanged by a test at any time.
 	take, work, give deed
 	welcome          bool
+	// external: Work calls something outside the cluster, from the next restart on.
+	external bool
 	// on is called before each write; nil lets it pass.
 	on func(ctx context.Context, write string, send func() error) error
 
@@ -159,6 +161,7 @@ func (b *bench) program() *runner.Program[*errand] {
 		}
 	}
 	work := action(&b.work, map[string]fsm.Type{"done": fsm.TypeAny})
+	work.External = b.external
 	work.Params = map[string]fsm.Param{"say": {Type: fsm.TypeString}}
 	return &runner.Program[*errand]{
 		New:     func() *errand { return &errand{} },

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,12 +10,12 @@ import (
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
@@ -32,23 +31,43 @@ var statusTries = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitte
 // unfitError says what a person has to repair before any object of a kind can be driven.
 type unfitError struct{ error }
 
-// errNoStates says that there is no place to store a state in.
-var errNoStates = unfitError{errors.New("the CRD " + v1alpha1.MachineStateCRD + " is not installed: apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto")}
+// noStates says that there is no place to store a state in, or none to read it from.
+func noStates(err error) error {
+	return fmt.Errorf("the API server does not serve CRD %s; if it is not installed, apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto: %w", v1alpha1.MachineStateCRD, err)
+}
+
+// stateOf is readState for an object that the machine may have begun. That its state is lost is believed only of two
+// answers: what such an object holds would have to be released by hand.
+func (r *Reconciler[T]) stateOf(ctx context.Context, machine *fsm.Machine, obj T) (*v1alpha1.MachineState, error) {
+	state, err := readState(ctx, r.Client, machine.Name(), obj.GetUID())
+	if state != nil || err != nil || !controllerutil.ContainsFinalizer(obj, machine.Finalizer()) {
+		return state, err
+	}
+	name := v1alpha1.MachineStateName(machine.Name(), obj.GetUID())
+	switch uid, err := listed(ctx, r.Client, v1alpha1.GroupVersion.WithKind("MachineState"), types.NamespacedName{Name: name}); {
+	case apierrors.NotServed(err):
+		return nil, noStates(err)
+	case err != nil:
+		return nil, err
+	case uid != "":
+		return nil, fmt.Errorf("the API server lists MachineState %s, and does not find it: it is read again", name)
+	}
+	return nil, nil
+}
 
 // readState answers the state of an object, or nil where there is none.
 func readState(ctx context.Context, c client.Client, machine string, uid types.UID) (*v1alpha1.MachineState, error) {
 	state := &v1alpha1.MachineState{}
 	err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.MachineStateName(machine, uid)}, state)
-	if apierrs.IsNotFound(err) {
+	switch {
+	case err == nil:
+		return state, nil
+	case apierrors.ObjectNotFound(err):
 		return nil, nil
+	case apierrors.NotServed(err):
+		return nil, noStates(err)
 	}
-	if meta.IsNoMatchError(err) {
-		return nil, errNoStates
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the state of the object: %w", err)
-	}
-	return state, nil
+	return nil, fmt.Errorf("read the state of the object: %w", err)
 }
 
 // specOf says of which object a state is.
@@ -123,7 +142,8 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 			saved = withText(saved, v1alpha1.SavedStatus, text)
 		}
 	}
-	if st.Phase == "" || p.state != nil && sameState(p.machine, &p.state.Status, st, saved) {
+	finalizer := p.finalizer()
+	if st.Phase == "" || p.state != nil && p.state.Status.Finalizer == finalizer && sameState(p.machine, &p.state.Status, st, saved) {
 		return nil, nil
 	}
 	next := p.state.DeepCopy()
@@ -131,7 +151,7 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 		next = newState(p.spec)
 	}
 	kept := durable(st)
-	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *kept.DeepCopy(), Manager: next.Status.Manager, Saved: saved}
+	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *kept.DeepCopy(), Manager: next.Status.Manager, Finalizer: finalizer, Saved: saved}
 	p.claimState(next)
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.HeldFinalizer })
 	if len(next.Status.Held) > 0 {
@@ -218,9 +238,8 @@ func (p *pass[T]) insist(ctx context.Context, next *v1alpha1.MachineState) error
 	if wait.Interrupted(err) && failure != nil {
 		err = failure
 	}
-	if apierrs.IsNotFound(err) && p.state == nil {
-		// Not the API server's word: that would be taken for an object that is gone.
-		return errors.New("store MachineState " + next.Name + ": " + err.Error() + ": is its CRD installed? charts/phasegate/files/crds has it")
+	if apierrors.NotServed(err) {
+		return noStates(fmt.Errorf("store MachineState %s: %w", next.Name, err))
 	}
 	return err
 }
@@ -269,7 +288,7 @@ func dropState(ctx context.Context, c client.Client, state *v1alpha1.MachineStat
 		return nil
 	}
 	err := c.Delete(ctx, state, client.Preconditions{UID: &state.UID, ResourceVersion: &state.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
+	if err != nil && !apierrors.ObjectNotFound(err) {
 		return fmt.Errorf("delete MachineState %s, whose object is gone: %w", state.Name, err)
 	}
 	return nil

@@ -26,6 +26,8 @@ type stateSource struct {
 	client  metadata.Interface
 	machine string
 	gone    <-chan types.NamespacedName
+	// turns wakes those that wait for their turn.
+	turns *turns
 
 	ended sync.WaitGroup
 }
@@ -46,6 +48,7 @@ func (s *stateSource) Start(ctx context.Context, q queue) error {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: m.Name}})
 		}
 	}
+	s.turns.wakes(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue, DeleteFunc: enqueue,
 		UpdateFunc: func(before, now any) { // whether something is held is all that matters

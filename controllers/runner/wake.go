@@ -54,6 +54,9 @@ type waker struct {
 	reshaped <-chan struct{}
 	served   func(ctx context.Context, resource schema.GroupResource)
 
+	// turns wakes those that wait for their turn.
+	turns *turns
+
 	spread spread
 	ended  sync.WaitGroup
 }
@@ -62,6 +65,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Start does not block. It is called once; wait returns after ctx is done.
 func (w *waker) Start(ctx context.Context, q queue) error {
+	w.turns.wakes(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 	w.ended.Go(func() { w.serve(ctx, q) })
 	return nil
 }

@@ -1,17 +1,10 @@
 package runner
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
 )
 
 const (
@@ -19,8 +12,6 @@ const (
 	DefaultWorkers = 4
 	// DefaultExternalCalls costs a goroutine and a connection each.
 	DefaultExternalCalls = 16
-	// turnAgain is how soon an object is looked at again whose call has to wait for its turn.
-	turnAgain = 500 * time.Millisecond
 	// deletionsFirst is the priority of an object that is being deleted; that of all others is 0.
 	deletionsFirst = 10
 )
@@ -43,31 +34,11 @@ func (l Limits) workers() int {
 	return l.Workers + l.ExternalCalls
 }
 
-func (l Limits) turns() turns {
+func (l Limits) turns() *turns {
 	if l.ExternalCalls == 0 {
 		return nil
 	}
-	return make(turns, l.ExternalCalls)
-}
-
-// turns holds one token for each call outwards that is under way; nil bounds nothing.
-type turns chan struct{}
-
-// errNoTurn says that as many calls outwards are under way as may be. The pass ends, and nothing of it counts.
-var errNoTurn = errors.New("the call waits for its turn")
-
-// inTurn is act for an action that may have to wait for its turn.
-func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (fsm.Result, error) {
-	if r.turns == nil || !r.Program.Actions[cmd.Action].External {
-		return r.act(ctx, p, now, cmd)
-	}
-	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
-		return r.act(ctx, p, now, cmd)
-	default:
-		return fsm.Result{}, errNoTurn
-	}
+	return newTurns(l.ExternalCalls)
 }
 
 // enqueue adds an object that has changed. One that is being deleted comes before all that wait for a worker, and

@@ -1,18 +1,14 @@
 package runner
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
 )
 
 // noted notes the priority of what is added.
@@ -57,26 +53,65 @@ func TestLimits(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := c.limits.workers(); got != c.workers || cap(c.limits.turns()) != c.turns {
-				t.Errorf("%s: %d workers and %d turns, want %d and %d", c.why, got, cap(c.limits.turns()), c.workers, c.turns)
+			if got := c.limits.workers(); got != c.workers || turnsOf(c.limits) != c.turns {
+				t.Errorf("%s: %d workers and %d turns, want %d and %d", c.why, got, turnsOf(c.limits), c.workers, c.turns)
 			}
 		})
 	}
 }
 
-// With all turns taken, a call outwards is not made, and frees its worker.
-func TestCallWaitsForItsTurn(t *testing.T) {
-	type kind = *migrationv1.DatastoreMigration
-	r := &Reconciler[kind]{turns: Limits{ExternalCalls: 1}.turns(), Program: &Program[kind]{Actions: map[string]Action[kind]{
-		"Call": {ActionSpec: fsm.ActionSpec{External: true}}}}}
-	r.turns <- struct{}{}
-	_, err := r.inTurn(t.Context(), nil, v1alpha1.MachineStatus{}, fsm.Command{Action: "Call"})
-	if !errors.Is(err, errNoTurn) {
-		t.Fatalf("got %v, want to wait for a turn", err)
+func turnsOf(l Limits) int {
+	if t := l.turns(); t != nil {
+		return t.free
 	}
-	_, span := r.startPass(t.Context(), reconcile.Request{})
-	result, err := endPass(t.Context(), span, reconcile.Result{}, err)
-	if d := cmp.Diff(reconcile.Result{RequeueAfter: turnAgain}, result); d != "" || err != nil {
-		t.Errorf("the pass: %v (-want +got):\n%s", err, d)
+	return 0
+}
+
+// Turns go to those that wait, in the order in which they came, however often others ask.
+func TestTurnsAreGivenInOrder(t *testing.T) {
+	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+	var woken []string
+	turns := newTurns(1)
+	turns.wakes(func(key types.NamespacedName) { woken = append(woken, key.Name) })
+	pass := func(name string, calls bool) (called bool) {
+		if turns.begins(key(name)) {
+			defer turns.ended(key(name))
+		}
+		return calls && turns.take(key(name))
+	}
+	if !pass("slow", true) {
+		t.Fatal("the first call has no turn")
+	}
+	for _, name := range []string{"b", "c", "gone", "d", "b", "c", "b"} {
+		if pass(name, true) {
+			t.Fatalf("%s calls beside another one", name)
+		}
+	}
+	turns.done()
+	if pass("slow", true) || pass("c", true) {
+		t.Error("a turn that is kept for b went to another one")
+	}
+	if !pass("b", true) {
+		t.Error("b was woken, and has no turn")
+	}
+	turns.done()
+	if pass("b", true) || !pass("c", true) {
+		t.Error("c comes after b, and before b comes again")
+	}
+	turns.done()
+	if pass("gone", false) { // it has nothing to call any more
+		t.Error("a call that nobody makes")
+	}
+	if !pass("d", true) {
+		t.Error("the turn that nobody used was lost")
+	}
+	turns.done()
+	if !pass("slow", true) {
+		t.Error("slow waited since its first call")
+	}
+	turns.done()
+	turns.done() // that of slow is kept for b
+	if d := cmp.Diff([]string{"b", "c", "gone", "d", "slow", "b"}, woken); d != "" {
+		t.Errorf("woken (-want +got):\n%s", d)
 	}
 }

@@ -73,6 +73,9 @@ func Machines(older, newer *program.Definition) Report {
 	r.Machine = append(r.Machine, renamed("effect", upgrade.EffectMap)...)
 	r.Machine = append(r.Machine, renamed("step", upgrade.StepMap)...)
 	r.Machine = append(r.Machine, renamed("request", upgrade.RequestMap)...)
+	if was := older.Spec.Finalizer; was != "" && was != newer.Spec.Finalizer {
+		r.Machine = append(r.Machine, fmt.Sprintf("objects that exist keep the finalizer %s until they end", was))
+	}
 	for _, name := range older.EffectNames() {
 		if !slices.Contains(newer.EffectNames(), name) && upgrade.EffectMap[name] == "" {
 			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it releases it by `undo: held` only, as it is on record", name))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/diff"
 	"github.com/phasegate/phasegate/fsm/program"
 )
@@ -245,5 +246,29 @@ phase B: renamed from A
 	same := diff.Report{Old: "a", New: "b"}
 	if diff := cmp.Diff("old: a\nnew: b\n\nnothing that matters changed\n", same.Text()); diff != "" {
 		t.Errorf("nothing (-want +got):\n%s", diff)
+	}
+}
+
+// An object ends by the finalizer with which it began.
+func TestFinalizerOfObjectsThatExist(t *testing.T) {
+	of := func(finalizer string) *program.Definition {
+		def := &program.Definition{Source: &diag.Source{}}
+		def.Spec.Finalizer = finalizer
+		return def
+	}
+	for name, c := range map[string]struct {
+		why, older, newer string
+		want              []string
+	}{
+		"renamed": {why: "an object under way has the old one", older: "a/old", newer: "a/new", want: []string{"finalizer: a/old → a/new", "objects that exist keep the finalizer a/old until they end"}},
+		"removed": {why: "nor does it lose it", older: "a/old", want: []string{"finalizer removed: a/old", "objects that exist keep the finalizer a/old until they end"}},
+		"added":   {why: "objects that exist get it", newer: "a/new", want: []string{"finalizer added: a/new"}},
+		"same":    {why: "nothing changes", older: "a/old", newer: "a/old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, diff.Machines(of(c.older), of(c.newer)).Machine); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
 	}
 }

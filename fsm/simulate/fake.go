@@ -88,7 +88,9 @@ type Fake struct {
 	vanished bool
 	// The state has a version of its own; deleted is true once it was deleted.
 	stateVersion int
-	deleted      bool
+	// recorded is the finalizer that the state has on record.
+	recorded string
+	deleted  bool
 	// adopted is the machine whose names inPlace and kept have.
 	adopted *fsm.Machine
 

@@ -222,7 +222,7 @@ func (w *Fake) leave() {
 }
 
 func (w *Fake) setFinalizer(do fsm.Verb) {
-	name := w.Machine.Finalizer()
+	name := w.finalizer()
 	if slices.Contains(w.Finalizers, name) == (do == fsm.AddFinalizer) {
 		w.defect("%s is asked for, but the finalizers are %v", do, w.Finalizers)
 	}

@@ -195,7 +195,7 @@ func (w *Fake) View() fsm.Input {
 		Deleting:   w.deleting,
 		Gone:       w.gone,
 		Message:    w.Shown.Message,
-		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
+		Finalizer:  slices.Contains(w.Finalizers, w.finalizer()),
 		Generation: w.generation,
 		Observed:   w.observed,
 		Due:        w.paced,

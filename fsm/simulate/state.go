@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -51,13 +52,16 @@ func (w *Fake) store(run *fsm.Run, cmd fsm.Command, base int) error {
 	if old, _ := json.Marshal(w.Stored); string(old) != string(data) {
 		w.stateVersion++
 	}
-	w.Stored = st
+	w.Stored, w.recorded = st, w.finalizer()
 	if cmd.Transition != nil {
 		w.keep(cmd.Transition.To)
 	}
 	w.checkState()
 	return nil
 }
+
+// finalizer is the one with which the object was begun, as its state says.
+func (w *Fake) finalizer() string { return cmp.Or(w.recorded, w.Machine.Finalizer()) }
 
 // keep notes what the machine leaves in place from a phase on.
 func (w *Fake) keep(phase string) {
@@ -112,7 +116,7 @@ func (w *Fake) held() []string {
 // was lost; a backup of it can be written to Stored again.
 func (w *Fake) LoseState() v1alpha1.MachineStatus {
 	lost := w.Stored
-	w.Stored = v1alpha1.MachineStatus{}
+	w.Stored, w.recorded = v1alpha1.MachineStatus{}, ""
 	w.stateVersion++
 	w.dirty = true
 	w.tell("the state is deleted by hand")

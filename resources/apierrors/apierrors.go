@@ -177,10 +177,19 @@ func NamespaceEnds(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// ObjectNotFound tells that the API server serves the kind and has no such object. A 404 for a
-// kind that is not served, or not yet, says nothing of objects; it is false then.
+// ObjectNotFound tells that the API server serves the kind and has no such object: it names both. A 404 for a
+// kind that is not served, or not yet, and one of anything between us and the API server say nothing of objects; it is
+// false then.
 func ObjectNotFound(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	about := Details(err)
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
+		about != nil && about.Kind != "" && about.Name != ""
+}
+
+// NotServed tells that a request failed because the API server does not serve the kind, or not yet. It says nothing of
+// objects, and may pass by itself.
+func NotServed(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && !ObjectNotFound(err)
 }
 
 // StoreFull tells that etcd has used up its quota and takes no more writes, whatever they are about; deletes and reads

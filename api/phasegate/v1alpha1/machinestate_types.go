@@ -93,6 +93,11 @@ type MachineStateStatus struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +optional
 	Manager string `json:"manager,omitempty"`
+	// Finalizer is the one that keeps the object, as the machine named it when the object was begun. A later revision
+	// with another name removes this one at the end.
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
+	Finalizer string `json:"finalizer,omitempty"`
 	// Saved is what actions keep for later ones, by name: JSON or another text. What the
 	// status of the kind holds besides the machine and must not be lost is in it under
 	// SavedStatus.
