@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +91,7 @@ func (r *Reconciler[T]) shown(ctx context.Context, before, after T) {
 // ofOthers are the entries of other field managers that own fields of the status.
 func ofOthers(obj client.Object) (theirs []metav1.ManagedFieldsEntry) {
 	for _, e := range obj.GetManagedFields() {
-		if e.Subresource == "status" && e.Manager != statusManager {
+		if e.Manager != statusManager && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:status":`) {
 			theirs = append(theirs, e)
 		}
 	}

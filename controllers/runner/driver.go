@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -91,6 +95,7 @@ type clients[T Object[T]] struct {
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
 	crds     clientset.Interface
+	leases   coordinationv1client.LeasesGetter
 	program  *Program[T]
 }
 
@@ -110,6 +115,9 @@ func (d *Driver[T]) connect(ctx context.Context) (c clients[T], err error) {
 	if c.crds, err = clientset.NewForConfig(d.Config); err != nil {
 		return c, fmt.Errorf("make the client for the CRD of %s: %w", d.Name, err)
 	}
+	if c.leases, err = coordinationv1client.NewForConfig(d.Config); err != nil {
+		return c, fmt.Errorf("make the client for leases of %s: %w", d.Name, err)
+	}
 	c.program, err = d.Program(ctx, c.live)
 	return c, err
 }
@@ -118,6 +126,10 @@ func (d *Driver[T]) reconciler(c clients[T], recorder events.EventRecorder) *Rec
 	return &Reconciler[T]{
 		Client: c.live, Machine: d.Machine.InForce, Program: c.program, Clock: clock.RealClock{}, Random: rand.Float64,
 		Recorder: recorder, Metrics: d.Metrics, Busy: d.busy, turns: d.Limits.turns(),
+		Lease: func(ctx context.Context, manager string) (*coordinationv1.Lease, error) {
+			namespace, name, _ := strings.Cut(manager, "/")
+			return c.leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
 	}
 }
 

@@ -63,7 +63,9 @@ func BenchmarkCrowd(b *testing.B) {
 		c.informers.follow(ctx, doorsAndGroups(b))
 		c.await(ctx, b)
 		b.ReportMetric(float64(heap()-before)/crowd, "cacheB/object")
-		b.ReportMetric(float64(c.change(b, func(g *unstructured.Unstructured) { _ = unstructured.SetNestedField(g.Object, "more", "status", "members") })), "woken/status")
+		b.ReportMetric(float64(c.change(b, func(g *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(g.Object, "more", "status", "members")
+		})), "woken/status")
 		b.ReportMetric(float64(c.change(b, func(g *unstructured.Unstructured) { g.SetGeneration(2) })), "woken/spec")
 		cancel()
 		c.informers.wait()
@@ -83,8 +85,12 @@ func TestCrowdIsNotWoken(t *testing.T) {
 		change func(*unstructured.Unstructured)
 		want   int
 	}{
-		{"nobody reads the members of a group", func(g *unstructured.Unstructured) { _ = unstructured.SetNestedField(g.Object, "more", "status", "members") }, 0},
-		{"its phase is read by those that name it", func(g *unstructured.Unstructured) { _ = unstructured.SetNestedField(g.Object, "Ready", "status", "phase") }, crowd / 10},
+		{"nobody reads the members of a group", func(g *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(g.Object, "more", "status", "members")
+		}, 0},
+		{"its phase is read by those that name it", func(g *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(g.Object, "Ready", "status", "phase")
+		}, crowd / 10},
 		{"a new spec is for those that name it, once for each", func(g *unstructured.Unstructured) { g.SetGeneration(2) }, crowd / 10},
 	} {
 		if got := c.change(t, step.change); got != step.want {

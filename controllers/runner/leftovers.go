@@ -62,7 +62,6 @@ func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (r
 	}
 	defer r.Busy.release(state.Spec.Object.UID)
 	if len(state.Status.Held) == 0 {
-		r.Busy.unclaim(state.Spec.Object.UID)
 		r.Metrics.leftovers.remove(machine.Name(), req.Name)
 		return reconcile.Result{}, dropState(ctx, r.Client, state)
 	}
@@ -99,7 +98,6 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	p := &pass[T]{by: r, machine: machine, gone: true}
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
-		r.Busy.unclaim(state.Spec.Object.UID)
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
 			fmt.Sprintf("what %s %s had left is released", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
 		r.Metrics.leftovers.remove(machine.Name(), state.Name)

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,6 +65,9 @@ type Reconciler[T Object[T]] struct {
 	// Busy keeps this pass apart from one over what is left of an object that is gone; nil:
 	// there are no others.
 	Busy *Busy
+	// Lease reads the lease of the manager of another installation, see Busy.Manager. Nil: whoever comes last drives an
+	// object.
+	Lease func(ctx context.Context, manager string) (*coordinationv1.Lease, error)
 	// Gone is told that there is no object of the name any more; nil: nobody asks.
 	Gone func(types.NamespacedName)
 	// Installed tells whether there is a CRD of the kind; it is asked before the objects of a
@@ -82,6 +86,7 @@ type Reconciler[T Object[T]] struct {
 	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
 	due        memory[time.Time]
 	contention memory[contended]
+	told       memory[string] // whom an object was left to
 	missing    missing
 	turns      turns
 	// references is nil where nobody asks which objects name which others.
@@ -184,6 +189,7 @@ func (r *Reconciler[T]) track(machine *fsm.Machine, obj T) {
 func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) {
 	r.due.drop(key)
 	r.contention.drop(key)
+	r.told.drop(key)
 	r.references.put(key, nil)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
