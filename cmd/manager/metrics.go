@@ -32,7 +32,7 @@ func (o *metricsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.address, "metrics-bind-address", none, `address of /metrics, such as :8443; "0" serves none`)
 	f.BoolVar(&o.secure, "metrics-secure", true, "serve /metrics over HTTPS, to clients with permission to get it; false: over HTTP to all, for development")
 	f.StringVar(&o.certDir, "metrics-cert-dir", "", "directory of tls.crt and tls.key for /metrics, reloaded on change; default: a self-signed certificate")
-	f.BoolVar(&o.objects, "object-metrics", true, "serve series about each object; false: only about those that are stalled or fail, and phasegate_objects, which counts all by phase")
+	f.BoolVar(&o.objects, "object-metrics", true, "serve series about each object of machines that have at most 500; false: only about those that are stalled or fail, and phasegate_objects, which counts all by phase, as of a machine with more")
 }
 
 func (o *metricsOptions) validate() error {

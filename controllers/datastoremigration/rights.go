@@ -70,7 +70,7 @@ func IsBackUp(n rbac.Need) bool {
 }
 
 // IsServers tells whether a right is about the Leases of API servers: a role of kube-system grants it.
-func IsServers(n rbac.Need) bool { return n.Group == coordinationv1.GroupName }
+func IsServers(n rbac.Need) bool { return n.Group == coordinationv1.GroupName && n.Verb == "list" }
 
 // grants concatenates rules.
 func grants(lists ...[]rbacv1.PolicyRule) []rbacv1.PolicyRule { return slices.Concat(lists...) }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,6 +71,17 @@ func validity(config *unstructured.Unstructured) (reason, message string, invali
 	reason, _, _ = unstructured.NestedString(condition, "reason")
 	message, _, _ = unstructured.NestedString(condition, "message")
 	return reason, message, true
+}
+
+// readOf is all that is read of a configuration besides its spec, see runner.Reference.
+func readOf(config *unstructured.Unstructured) string {
+	hash, err := hashOf(config)
+	if err != nil {
+		return config.GetResourceVersion() // whatever it is, it is another one
+	}
+	phase, _, _ := unstructured.NestedString(config.Object, "status", "phase")
+	reason, message, invalid := validity(config)
+	return fmt.Sprintf("%q %q %t %q %q", hash, phase, invalid, reason, message)
 }
 
 // notValid is for a configuration that says itself that it is not valid.

@@ -65,8 +65,11 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		Decorate:  s.decorate,
 		Abridge:   (*server).Abridge,
 		Watches:   settings.Proxy.watches(),
-		Roles:     roles,
-		Rights:    []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
+		// ToolHive's operator and proxyrunner write this label on what they make, too.
+		Made:       v1beta1.LabelName,
+		References: settings.Proxy.references(),
+		Roles:      roles,
+		Rights:     []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
+	"github.com/phasegate/phasegate/controllers/runner"
 )
 
 // ref is a configuration that a server may name, and where the status tells of it.
@@ -108,6 +110,24 @@ func (f Flavour) refs() []ref {
 		return append(refs[:len(refs):len(refs)], toolHiveRefs...)
 	}
 	return refs
+}
+
+// references are the same for the runner, each kind once.
+func (f Flavour) references() (kinds []runner.Reference[*server]) {
+	for _, r := range f.refs() {
+		if slices.ContainsFunc(kinds, func(k runner.Reference[*server]) bool { return k.Kind == r.kind }) {
+			continue
+		}
+		kinds = append(kinds, runner.Reference[*server]{APIVersion: r.apiVersion(), Kind: r.kind, Read: readOf, Names: func(srv *server) (names []string) {
+			for _, other := range f.refs() {
+				if named := other.of(srv); other.kind == r.kind && named != nil {
+					names = append(names, named.Name)
+				}
+			}
+			return names
+		}})
+	}
+	return kinds
 }
 
 // localRef is the name in a reference of which this package knows no more. One that

@@ -114,6 +114,5 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 	if err != nil {
 		return err
 	}
-	r.Busy.unclaim(p.stored.GetUID())
 	return dropState(ctx, r.Client, p.state)
 }

@@ -7,9 +7,13 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -26,9 +30,8 @@ type Busy struct {
 	now sync.Map
 
 	mu sync.Mutex
-	// claims are the objects that this installation has driven; one that another has taken over is left to it until
-	// then.
-	claims map[types.UID]time.Time
+	// holders are the managers of other installations whose objects were met.
+	holders map[string]holder
 }
 
 // take is false while another pass is about the object.
@@ -47,51 +50,51 @@ func (b *Busy) release(uid types.UID) {
 }
 
 // Managers of one installation share a lease. Two installations do not know of each other, and would undo each other's
-// work: the fence of one refuses the account of the other. So a state says which one drives its object. The newest takes
-// it over, so that an installation under another name goes on where the last one stopped; one that finds that its object
-// was taken over stands aside for a while, and both say so.
+// work: the fence of one refuses the account of the other. So a state says which one drives its object, by the name of
+// the lease. That one keeps it for as long as anybody renews the lease. Then the next one that looks takes it over, so
+// that an installation under another name goes on where the last one stopped. Both say so.
 
-// asideFor is how long an installation leaves an object alone that another one has taken over.
-const asideFor = 5 * time.Minute
+const (
+	// asideFor is how long an installation leaves an object alone that another one drives.
+	asideFor = 5 * time.Minute
+	// askHolder is how long an answer about a lease is used: many objects have the same holder.
+	askHolder = 10 * time.Second
+	// patience is how often the duration of a lease nobody renews it until its holder is gone. No clock is compared with
+	// another one.
+	patience = 2
+)
 
-// claimed decides about an object whose state says that it is driven by owner: take tells to take it over, and aside how
-// long to leave it alone.
-func (b *Busy) claimed(uid types.UID, owner string, now time.Time) (take bool, aside time.Duration, news bool) {
-	if b == nil || b.Manager == "" {
-		return false, 0, false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	until, driven := b.claims[uid]
-	switch {
-	case owner == b.Manager:
-		b.claim(uid, time.Time{})
-		return false, 0, false
-	case owner != "" && driven && until.IsZero():
-		b.claim(uid, now.Add(asideFor))
-		return false, asideFor, true
-	case now.Before(until):
-		return false, until.Sub(now), false
-	}
-	return true, 0, owner != ""
+// holder is what was seen of the lease of another installation.
+type holder struct {
+	// version of the lease, and since when it is that.
+	version string
+	since   time.Time
+	asked   time.Time
+	// renewed: it was another one before, so that somebody is there. gone: nobody is.
+	renewed, gone bool
+	// lasts is how long it must not change for nobody to be there.
+	lasts time.Duration
 }
 
-// claim is called with mu held.
-func (b *Busy) claim(uid types.UID, until time.Time) {
-	if b.claims == nil {
-		b.claims = map[types.UID]time.Time{}
+// look is what is known after a look at the lease; nil is none.
+func (h holder) look(lease *coordinationv1.Lease, now time.Time) holder {
+	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return holder{asked: now, gone: true}
 	}
-	b.claims[uid] = until
+	if lease.ResourceVersion != h.version {
+		h = holder{version: lease.ResourceVersion, since: now, renewed: h.version != "" || h.renewed}
+	}
+	h.asked, h.lasts = now, patience*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second
+	h.gone = now.Sub(h.since) >= h.lasts
+	return h
 }
 
-// unclaim forgets an object that is gone.
-func (b *Busy) unclaim(uid types.UID) {
-	if b == nil {
-		return
+// again is how soon it is worth while to look again.
+func (h holder) again() time.Duration {
+	if h.renewed {
+		return asideFor
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.claims, uid)
+	return max(h.lasts, askHolder)
 }
 
 // manager is who claims what this process drives.
@@ -102,35 +105,76 @@ func (b *Busy) manager() string {
 	return b.Manager
 }
 
+// holderOf looks at the lease of another installation. Where it cannot be read, somebody may hold it.
+func (r *Reconciler[T]) holderOf(ctx context.Context, manager string) (holder, error) {
+	r.Busy.mu.Lock()
+	known, now := r.Busy.holders[manager], r.Clock.Now()
+	r.Busy.mu.Unlock()
+	if !known.asked.IsZero() && now.Sub(known.asked) < askHolder {
+		return known, nil
+	}
+	if r.Lease == nil {
+		return holder{gone: true}, nil
+	}
+	lease, err := r.Lease(ctx, manager)
+	if err != nil && !apierrs.IsNotFound(err) {
+		return holder{lasts: asideFor}, fmt.Errorf("read its lease: %w", err)
+	}
+	if err != nil {
+		lease = nil
+	}
+	r.Busy.mu.Lock()
+	defer r.Busy.mu.Unlock()
+	if r.Busy.holders == nil {
+		r.Busy.holders = map[string]holder{}
+	}
+	known = r.Busy.holders[manager].look(lease, now)
+	r.Busy.holders[manager] = known
+	return known, nil
+}
+
 // standAside is how long the pass leaves an object to the manager of another installation; before anything is done in
 // the name of a state, that state says that it is ours.
 func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtime.Object) (time.Duration, error) {
-	if p.state == nil {
-		return 0, nil // who makes it claims it
+	ours := r.Busy.manager()
+	if p.state == nil || ours == "" || p.state.Status.Manager == ours {
+		r.told.drop(client.ObjectKeyFromObject(p.stored))
+		return 0, nil // who makes a state claims it
 	}
 	owner := p.state.Status.Manager
-	take, aside, news := r.Busy.claimed(p.state.Spec.Object.UID, owner, r.Clock.Now())
-	if !take {
-		if news {
-			note := fmt.Sprintf("the manager of another installation, %s, drives this object now, so this one, %s, leaves it alone for %s: "+
-				"if both are running, uninstall one of them", owner, r.Busy.manager(), asideFor)
-			log.FromContext(ctx).Info(note)
-			tell(r.Recorder, about, corev1.EventTypeWarning, "AnotherManager", "Claim", note)
+	if owner != "" {
+		if there, err := r.holderOf(ctx, owner); !there.gone {
+			r.leave(ctx, p, about, err)
+			return there.again(), nil
 		}
-		return aside, nil
 	}
 	next := p.state.DeepCopy()
-	next.Status.Manager = r.Busy.manager()
+	next.Status.Manager = ours
 	if err := p.insist(ctx, next); err != nil {
 		return 0, err
 	}
-	r.Busy.claimed(p.state.Spec.Object.UID, next.Status.Manager, r.Clock.Now())
-	if news {
-		note := fmt.Sprintf("this manager, %s, takes the object over from that of another installation, %s", next.Status.Manager, owner)
+	if owner != "" {
+		note := fmt.Sprintf("this manager, %s, takes the object over from that of another installation, %s, whose lease nobody holds", ours, owner)
 		log.FromContext(ctx).Info(note)
 		tell(r.Recorder, about, corev1.EventTypeWarning, "TakenOver", "Claim", note)
 	}
 	return 0, nil
+}
+
+// leave says once of an object whose it is; unread is why its lease could not be read.
+func (r *Reconciler[T]) leave(ctx context.Context, p *pass[T], about runtime.Object, unread error) {
+	owner := p.state.Status.Manager
+	note := fmt.Sprintf("the manager of another installation, %s, drives this object and keeps it while it holds its lease, so this one, %s, leaves it alone: "+
+		"if both are running, uninstall one of them", owner, r.Busy.manager())
+	if unread != nil {
+		note = fmt.Sprintf("the manager of another installation, %s, drives this object, and this one, %s, cannot tell whether it is still there: %v", owner, r.Busy.manager(), unread)
+	}
+	if last := r.told.of(p.stored); last != nil && *last == note {
+		return
+	}
+	r.told.keep(p.stored, &note)
+	log.FromContext(ctx).Info(note)
+	tell(r.Recorder, about, corev1.EventTypeWarning, "AnotherManager", "Claim", note)
 }
 
 // claimState says in a state that is about to be written whose it is.

@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,106 +16,99 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
+// Another controller may drive the same objects: each of the two would undo what the other does, and with Deployments
+// replace all pods each time. What shows it is that a view of ours takes fields of the status away from another field
+// manager, which has written them since the last time: no write of our own does, whether its answer arrives or not.
+// Who may write statuses can do the same, and can call itself as it likes, so this must do no harm: the object is only
+// looked at less often. A change of the object by anybody and a deletion are served at once, and what is held is never
+// waited with.
+
 const (
-	// foreignWrites is how many status writes of others are written over at once.
-	foreignWrites = 3
-	// yieldFirst is how long an object is left alone then, and yieldMost at most: each time yieldFactor times as long.
-	yieldFirst, yieldMost, yieldFactor = time.Minute, 24 * time.Hour, 4
+	// statusManager is the field manager of all views: that which the API server takes from the manager's user agent.
+	statusManager = "phasegate-manager"
+	// answers is how many writes of others are written over at once.
+	answers = 3
+	// pauseFirst is how long the object is not looked at then; the next pause is twice as long, up to pauseMost.
+	pauseFirst, pauseMost = time.Minute, 10 * time.Minute
 	// calmAfter is how long nobody else must have written for all of it to be forgotten.
 	calmAfter = 10 * time.Minute
 )
 
-// contended is what is known of an object that another controller may drive, too: it writes the status, which is ours
-// alone. Each of the two would undo what the other does, and with Deployments replace all pods each time. So this one
-// leaves the object alone, for longer and longer.
-type contended[T Object[T]] struct {
-	// generation of the spec that this is about: another one ends it.
-	generation int64
-	// status is an object with the status alone that the API server had last, as far as we know.
-	status T
-	// writes of others, the last of them, and until when the object is left alone.
-	writes    int
-	at, until time.Time
+// contended is what is known of an object whose status others write.
+type contended struct {
+	// asked is what people ask for, as of the last answer.
+	asked *metav1.PartialObjectMetadata
+	// theirs is what others own of the status since the last answer.
+	theirs []metav1.ManagedFieldsEntry
+	// answers to writes of others, and until when there is no other one.
+	answers int
+	until   time.Time
 }
 
-// yields tells how long the object is left alone that has this status now, and whether that begins now.
-func (c *contended[T]) yields(status T, now time.Time) (wait time.Duration, begins bool) {
+// leftAlone is how long an object is left to another controller.
+func (r *Reconciler[T]) leftAlone(obj T, state *v1alpha1.MachineState) time.Duration {
+	c, now := r.contention.of(obj), r.Clock.Now()
 	switch {
-	case now.Before(c.until):
-		return c.until.Sub(now), false
-	case equality.Semantic.DeepEqual(c.status, status):
-		return 0, false
-	}
-	if now.Sub(c.at) > calmAfter && now.Sub(c.until) > calmAfter {
-		c.writes = 0
-	}
-	c.status, c.at = status, now
-	if c.writes++; c.writes <= foreignWrites {
-		return 0, false
-	}
-	wait = yieldFirst
-	for range c.writes - foreignWrites - 1 {
-		wait = min(yieldFactor*wait, yieldMost)
-	}
-	c.until = now.Add(wait)
-	return wait, true
-}
-
-// contendedOf is nil where nothing is known of the object as it is specified now.
-func (r *Reconciler[T]) contendedOf(obj T) *contended[T] {
-	if c := r.contention.of(obj); c != nil && c.generation == obj.GetGeneration() {
-		return c
-	}
-	return nil
-}
-
-// statusOf is an object with the status alone of another one.
-func (r *Reconciler[T]) statusOf(obj T) T {
-	status := r.Program.New()
-	status.CopyStatusFrom(obj)
-	return status
-}
-
-// leftAlone is how long an object is left to another controller, and says so once. What holds something, or is being
-// deleted, never is.
-func (r *Reconciler[T]) leftAlone(ctx context.Context, obj T, state *v1alpha1.MachineState) time.Duration {
-	if !r.Program.Contended || !obj.GetDeletionTimestamp().IsZero() || state != nil && len(state.Status.Held) > 0 {
+	case c == nil || !obj.GetDeletionTimestamp().IsZero() || state != nil && len(state.Status.Held) > 0:
+		return 0
+	case matters(c.asked, obj), now.Sub(c.until) > calmAfter:
+		r.contention.drop(client.ObjectKeyFromObject(obj))
 		return 0
 	}
-	c, now := r.contendedOf(obj), r.Clock.Now()
-	if c == nil {
-		return 0
-	}
-	wait, begins := c.yields(r.statusOf(obj), now)
-	if begins {
-		why := fmt.Sprintf("another controller (field manager %s) drives this object as well, and each undoes what the other writes: it is left alone until %s, or until its spec changes; "+
-			"scale one of the two controllers to zero", lastStatusWriter(obj), now.Add(wait).UTC().Format(time.RFC3339))
-		log.FromContext(ctx).Info("the object is left alone", "why", why)
-		tell(r.Recorder, obj, corev1.EventTypeWarning, "AnotherController", "Check", why)
-	}
-	return wait
+	return max(c.until.Sub(now), 0)
 }
 
-// leftBehind remembers the status that a pass left behind.
-func (r *Reconciler[T]) leftBehind(p *pass[T], err error) {
-	if !r.Program.Contended || err != nil || p.run == nil {
+// shown learns from a view that was written over another one whether another controller drives the object.
+func (r *Reconciler[T]) shown(ctx context.Context, before, after T) {
+	if !r.Program.Contended {
 		return
 	}
-	c := r.contendedOf(p.stored)
-	if c == nil {
-		c = &contended[T]{generation: p.stored.GetGeneration()}
+	loser, theirs := ofOthers(before), ofOthers(after)
+	if loser = slices.DeleteFunc(loser, func(e metav1.ManagedFieldsEntry) bool { return slices.ContainsFunc(theirs, sameAs(e)) }); len(loser) == 0 {
+		return
 	}
-	c.status = r.statusOf(p.stored)
-	r.contention.keep(p.stored, c)
+	c, now := r.contention.of(after), r.Clock.Now()
+	if c == nil {
+		c = &contended{until: now}
+	}
+	next := &contended{asked: askedOf(after), theirs: theirs, answers: c.answers, until: c.until}
+	defer r.contention.keep(after, next)
+	if !slices.ContainsFunc(loser, func(e metav1.ManagedFieldsEntry) bool { return !slices.ContainsFunc(c.theirs, sameAs(e)) }) {
+		return // they have written nothing since: these fields were left to them the last time
+	}
+	next.until = now
+	if next.answers++; next.answers < answers {
+		return
+	}
+	pause := min(pauseFirst<<min(next.answers-answers, 10), pauseMost)
+	next.until = now.Add(pause)
+	why := fmt.Sprintf("another controller (field manager %s) drives this object as well, and each undoes what the other writes: it is looked at again in %s, or when it changes; "+
+		"scale one of the two controllers to zero", loser[0].Manager, pause)
+	log.FromContext(ctx).Info("the object is looked at less often", "why", why)
+	tell(r.Recorder, after, corev1.EventTypeWarning, "AnotherController", "Check", why)
 }
 
-// lastStatusWriter is the field manager that wrote a status last.
-func lastStatusWriter(obj client.Object) string {
-	last := metav1.ManagedFieldsEntry{Manager: "unknown"}
+// ofOthers are the entries of other field managers that own fields of the status.
+func ofOthers(obj client.Object) (theirs []metav1.ManagedFieldsEntry) {
 	for _, e := range obj.GetManagedFields() {
-		if e.Subresource == "status" && e.Time != nil && (last.Time == nil || last.Time.Before(e.Time)) {
-			last = e
+		if e.Manager != statusManager && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:status":`) {
+			theirs = append(theirs, e)
 		}
 	}
-	return last.Manager
+	return theirs
+}
+
+// sameAs finds the entry of the same field manager with the same fields.
+func sameAs(a metav1.ManagedFieldsEntry) func(metav1.ManagedFieldsEntry) bool {
+	return func(b metav1.ManagedFieldsEntry) bool {
+		return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && equality.Semantic.DeepEqual(a.FieldsV1, b.FieldsV1)
+	}
+}
+
+// askedOf is what matters of an object.
+func askedOf(obj client.Object) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		UID: obj.GetUID(), Generation: obj.GetGeneration(), DeletionTimestamp: obj.GetDeletionTimestamp(),
+		Annotations: obj.GetAnnotations(), Labels: obj.GetLabels(),
+	}}
 }

@@ -1,20 +1,25 @@
 package runner_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 // Another controller that answers each of our writes with its own would be answered for ever.
@@ -69,5 +74,119 @@ func TestAnotherControllerIsLeftAlone(t *testing.T) {
 				t.Errorf("%d writes, %d to %d are wanted (%s); events:\n%s", ours, tc.atLeast, tc.atMost, tc.why, said)
 			}
 		})
+	}
+}
+
+// contendedBench is an object of a program whose objects other controllers may drive, too.
+func contendedBench(t *testing.T) (*bench, *runner.Reconciler[*errand]) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(migrationv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	b := newBenchOn(t, fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&errand{}).WithReturnManagedFields().Build())
+	b.edit("  effects:\n  - {name: thing, acquire: Take, release: Give}\n", "", "    - {action: Take}\n", "") // what is held is never left alone
+	program := *b.Program
+	program.Contended = true
+	return b, &runner.Reconciler[*errand]{Client: b.Client, Machine: b.Machine, Program: &program, Clock: b.Clock, Random: b.Random, Metrics: b.Metrics,
+		Recorder: events.NewFakeRecorder(10000)}
+}
+
+// forge is a status of somebody who may write statuses.
+func (b *bench) forge(message string) {
+	b.t.Helper()
+	obj := &errand{}
+	obj.Name = b.name
+	status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"phase":"Failed","message":%q}}`, message))
+	if err := b.outside.Status().Patch(b.t.Context(), obj, status, client.FieldOwner("kubectl-edit")); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A write that arrives, and whose answer does not, is ours.
+func TestLostAnswersAreNoOtherController(t *testing.T) {
+	b, r := contendedBench(t)
+	tries := 0
+	b.work = func(context.Context, *scope) (map[string]any, error) {
+		tries++
+		return nil, fsm.Wait(fmt.Sprintf("try %d", tries))
+	}
+	for range 6 {
+		b.passOf(r)
+	}
+	b.between(func(_ context.Context, write string, send func() error) error {
+		if err := send(); err != nil || write != "status" {
+			return err
+		}
+		return apierrs.NewTimeoutError("the answer is lost", 0)
+	})
+	for range 10 {
+		b.clock.Step(8 * time.Second)
+		_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: b.name}}) // it fails, and is asked again
+	}
+	b.between(nil)
+	before := tries
+	b.clock.Step(8 * time.Second)
+	if _, again, said := b.passOf(r); tries != before+1 || strings.Contains(said, "drives this object as well") {
+		t.Errorf("after an outage the object is left alone for %s; events:\n%s", again, said)
+	}
+}
+
+// Who may write statuses, and no more, switches nothing off.
+func TestForgedStatusSwitchesNothingOff(t *testing.T) {
+	b, r := contendedBench(t)
+	calls := 0
+	b.work = func(context.Context, *scope) (map[string]any, error) {
+		calls++
+		return nil, fsm.Wait("for work")
+	}
+	for range 6 {
+		b.passOf(r)
+	}
+	right := b.shown().Status.Message
+	// forged writes until nothing is corrected at once any more.
+	forged := func() {
+		t.Helper()
+		for range 20 {
+			b.forge("forged")
+			b.clock.Step(time.Second)
+			if b.passOf(r); b.shown().Status.Message == "forged" {
+				return
+			}
+		}
+		t.Fatal("each of 20 writes within 20 s is answered: two controllers would write for ever")
+	}
+	looked := func(what string) {
+		t.Helper()
+		if b.passOf(r); b.shown().Status.Message != right {
+			t.Errorf("%s: the message is still %q", what, b.shown().Status.Message)
+		}
+	}
+	forged()
+	if err := b.annotate(t.Context(), "asks"); err != nil {
+		t.Fatal(err)
+	}
+	looked("a request is served at once")
+	forged()
+	if err := b.merge(t.Context(), `{"metadata":{"generation":7}}`); err != nil {
+		t.Fatal(err)
+	}
+	looked("a new spec is served at once")
+	for range 30 { // as long as somebody has the patience
+		forged()
+		before := calls
+		b.clock.Step(10 * time.Minute)
+		if b.passOf(r); calls == before || b.shown().Status.Message != right {
+			t.Fatalf("drift is corrected, and the status, after ten minutes at the latest: %d calls, %q", calls-before, b.shown().Status.Message)
+		}
+	}
+	forged()
+	if err := b.outside.Delete(t.Context(), b.shown()); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		b.passOf(r)
+	}
+	if b.state() != nil {
+		t.Error("a deletion is served at once")
 	}
 }

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -64,12 +69,13 @@ type Driver[T Object[T]] struct {
 
 	busy *Busy
 	gone chan types.NamespacedName
+	seen *seen
 }
 
 // Pair makes both controllers. The one runs while the CRD of the objects is established,
 // whosever it is; the other one works from the states, while their CRD is there.
 func (d Driver[T]) Pair() *Pair {
-	d.busy, d.gone = &Busy{Manager: d.Manager}, make(chan types.NamespacedName, goneBuffer)
+	d.busy, d.gone, d.seen = &Busy{Manager: d.Manager}, make(chan types.NamespacedName, goneBuffer), &seen{}
 	objects := &crdgate.Gate{CRDName: d.CRDName, Config: d.Config, Run: d.Run}
 	if d.CRDName == "" {
 		objects.Kind = d.kind().GroupKind()
@@ -87,7 +93,9 @@ type clients[T Object[T]] struct {
 	scheme   *runtime.Scheme
 	live     client.Client
 	metadata metadata.Interface
+	dynamic  dynamic.Interface
 	crds     clientset.Interface
+	leases   coordinationv1client.LeasesGetter
 	program  *Program[T]
 }
 
@@ -101,8 +109,14 @@ func (d *Driver[T]) connect(ctx context.Context) (c clients[T], err error) {
 	if c.metadata, err = metadata.NewForConfig(d.Config); err != nil {
 		return c, fmt.Errorf("make the metadata client of %s: %w", d.Name, err)
 	}
+	if c.dynamic, err = dynamic.NewForConfig(d.Config); err != nil {
+		return c, fmt.Errorf("make the dynamic client of %s: %w", d.Name, err)
+	}
 	if c.crds, err = clientset.NewForConfig(d.Config); err != nil {
 		return c, fmt.Errorf("make the client for the CRD of %s: %w", d.Name, err)
+	}
+	if c.leases, err = coordinationv1client.NewForConfig(d.Config); err != nil {
+		return c, fmt.Errorf("make the client for leases of %s: %w", d.Name, err)
 	}
 	c.program, err = d.Program(ctx, c.live)
 	return c, err
@@ -112,6 +126,10 @@ func (d *Driver[T]) reconciler(c clients[T], recorder events.EventRecorder) *Rec
 	return &Reconciler[T]{
 		Client: c.live, Machine: d.Machine.InForce, Program: c.program, Clock: clock.RealClock{}, Random: rand.Float64,
 		Recorder: recorder, Metrics: d.Metrics, Busy: d.busy, turns: d.Limits.turns(),
+		Lease: func(ctx context.Context, manager string) (*coordinationv1.Lease, error) {
+			namespace, name, _ := strings.Cut(manager, "/")
+			return c.leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
 	}
 }
 
@@ -131,11 +149,14 @@ func (d *Driver[T]) Run(ctx context.Context) error {
 		return err
 	}
 	shapes := newShapes(d.kind().Version)
-	wake := &waker{machine: d.Machine, client: c.metadata, namespace: d.Namespace, also: c.program.Watches, reshaped: shapes.changed,
+	references := newReferences(c.program.References)
+	wake := &waker{machine: d.Machine, client: c.metadata, namespace: d.Namespace, also: c.program.Watches, selector: c.program.selectorOf,
+		references: references, whole: c.dynamic, seen: d.seen, reshaped: shapes.changed,
 		served: func(ctx context.Context, resource schema.GroupResource) {
 			shapes.follow(ctx, c.crds, resource.String(), log.FromContext(ctx))
 		}}
 	defer wake.wait()
+	defer d.seen.forget()
 	var reconciler *Reconciler[T]
 	defer func() {
 		if reconciler != nil {
@@ -150,7 +171,7 @@ func (d *Driver[T]) Run(ctx context.Context) error {
 		}
 		reconciler = d.reconciler(c, recorder)
 		wake.turns = reconciler.turns
-		reconciler.Shape = shapes.get
+		reconciler.Shape, reconciler.references = shapes.get, references
 		reconciler.Gone = func(key types.NamespacedName) { // it never blocks
 			select {
 			case d.gone <- key:
@@ -168,12 +189,12 @@ func (d *Driver[T]) runLeftovers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	states := &stateSource{client: c.metadata, machine: d.Machine.InForce().Name(), gone: d.gone}
+	states := &stateSource{client: c.metadata, machine: d.Machine.InForce().Name(), gone: d.gone, seen: d.seen}
 	defer states.wait()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		r := d.reconciler(c, own.GetEventRecorder(d.Name))
 		states.turns = r.turns
-		r.Installed = d.installed(c.crds)
+		r.Installed, r.Alive = d.installed(c.crds), states.alive
 		return d.options(reconcile.Func(r.ReconcileState)), []source.Source{states}, nil
 	}
 	return crdgate.RunController(ctx, d.Config, d.Name+"-states", build, func(o *cluster.Options) { o.Scheme = c.scheme })

@@ -27,8 +27,6 @@ const (
 	// heldAgain is how soon the object of a state that holds something is looked for again:
 	// nothing tells that it is gone when its CRD is.
 	heldAgain = 5 * time.Second
-	// idleAgain is the same for a state that holds nothing, and is only in the way.
-	idleAgain = 30 * time.Minute
 )
 
 // ReconcileState makes one pass over a state. It does nothing while the object of the state
@@ -39,6 +37,9 @@ func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Reques
 
 func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, machine := &v1alpha1.MachineState{}, r.Machine()
+	if alive, held := r.alive(req.Name); alive {
+		return laterFor(held), nil
+	}
 	if err := r.Client.Get(ctx, req.NamespacedName, state); err != nil {
 		if !apierrors.ObjectNotFound(err) {
 			return reconcile.Result{}, fmt.Errorf("read the state: %w", err)
@@ -53,22 +54,34 @@ func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (r
 	if r.unserved.served() {
 		log.FromContext(ctx).Info("the API server serves all kinds again")
 	}
-	switch {
-	case exists && len(state.Status.Held) > 0:
-		return reconcile.Result{RequeueAfter: heldAgain}, nil
-	case exists:
-		return reconcile.Result{RequeueAfter: idleAgain}, nil
+	if exists {
+		return laterFor(len(state.Status.Held) > 0), nil
 	}
 	if !r.Busy.take(state.Spec.Object.UID) {
 		return reconcile.Result{RequeueAfter: busyAgain}, nil
 	}
 	defer r.Busy.release(state.Spec.Object.UID)
 	if len(state.Status.Held) == 0 {
-		r.Busy.unclaim(state.Spec.Object.UID)
 		r.Metrics.leftovers.remove(machine.Name(), req.Name)
 		return reconcile.Result{}, dropState(ctx, r.Client, state)
 	}
 	return r.giveBack(ctx, machine, state)
+}
+
+// alive tells of a state, without a request, that its object exists.
+func (r *Reconciler[T]) alive(state string) (alive, held bool) {
+	if r.Alive == nil {
+		return false, false
+	}
+	return r.Alive(state)
+}
+
+// laterFor is for a state whose object exists. One that holds nothing is found by stateSource, if that changes.
+func laterFor(held bool) reconcile.Result {
+	if held {
+		return reconcile.Result{RequeueAfter: heldAgain}
+	}
+	return reconcile.Result{}
 }
 
 // giveBack makes a pass in the name of an object that is gone.
@@ -85,7 +98,6 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	p := &pass[T]{by: r, key: types.NamespacedName{Name: state.Name}, machine: machine, gone: true}
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
-		r.Busy.unclaim(state.Spec.Object.UID)
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
 			fmt.Sprintf("what %s %s had left is released", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
 		r.Metrics.leftovers.remove(machine.Name(), state.Name)

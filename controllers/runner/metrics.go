@@ -51,9 +51,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// CountObjects leaves out the series about single objects, but for those in trouble, and counts the objects instead. Call
-// it before anything is served.
-func (m *Metrics) CountObjects() { m.objects.counted = true }
+// ObjectsMost is how many objects of a machine have series of their own by default: some 17 each.
+const ObjectsMost = 500
+
+// CountObjects leaves out the series about single objects, but for those in trouble, and counts the objects instead,
+// however few they are. Call it before anything is served.
+func (m *Metrics) CountObjects() { m.objects.most = -1 }
 
 // Stored takes over what the API server has of an object: call it whenever a
 // status was read or written. The object may change afterwards.
@@ -134,18 +137,20 @@ var (
 	attemptsDesc = objectDesc("phasegate_step_attempts", "Errors in a row of the object's current step.")
 
 	countDesc = prometheus.NewDesc("phasegate_objects",
-		"With --object-metrics=false: objects by phase and by their conditions Ready and Stalled. Series about single objects are left out then, but for those that are stalled or whose step fails.",
+		"Of a machine with more than 500 objects, or with --object-metrics=false: objects by phase and by their conditions Ready and Stalled. Series about single objects are left out then, but for those that are stalled or whose step fails.",
 		[]string{"machine", "kind", "phase", "ready", "stalled"}, nil)
 )
 
 // objects is a collector of what the statuses say. A gauge that were set at each
 // event could be left behind; these are made from the statuses at each scrape.
 type objects struct {
-	// counted: objects are counted, and those in trouble shown.
-	counted bool
+	// most is how many objects of a machine are shown; more are counted, and those in trouble shown.
+	most int
 
 	mu    sync.Mutex
 	known map[objectKey]snapshot
+	// each is how many of known are of a machine.
+	each map[string]int
 }
 
 type objectKey struct {
@@ -167,7 +172,9 @@ type snapshot struct {
 	blocked, held, attempts int
 }
 
-func newObjects() *objects { return &objects{known: map[objectKey]snapshot{}} }
+func newObjects() *objects {
+	return &objects{most: ObjectsMost, known: map[objectKey]snapshot{}, each: map[string]int{}}
+}
 
 // put answers the requests that were acted on since the object was put last.
 func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) {
@@ -182,7 +189,11 @@ func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := objectKey{machine.Name(), client.ObjectKeyFromObject(obj)}
-	if last, seen := o.known[key]; seen && last.uid == next.uid {
+	last, seen := o.known[key]
+	if !seen {
+		o.each[key.machine]++
+	}
+	if seen && last.uid == next.uid {
 		for _, r := range next.requests {
 			if !slices.Contains(last.requests, r) {
 				acted = append(acted, r.Name)
@@ -196,7 +207,10 @@ func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) 
 func (o *objects) forget(machine string, key types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.known, objectKey{machine, key})
+	if _, seen := o.known[objectKey{machine, key}]; seen {
+		delete(o.known, objectKey{machine, key})
+		o.each[machine]--
+	}
 }
 
 // of lists the objects of a machine.
@@ -223,21 +237,22 @@ func (o *objects) Describe(to chan<- *prometheus.Desc) {
 func (o *objects) Collect(to chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.counted {
-		o.count(to)
-	}
+	o.count(to)
 	for key, s := range o.known {
 		labels := []string{key.machine, s.machine.For().Kind, key.Namespace, key.Name}
 		show := func(desc *prometheus.Desc, value float64, more ...string) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, slices.Concat(labels, more)...)
 		}
-		if o.counted {
+		if o.counted(key.machine) {
 			s.showTrouble(show)
 		} else {
 			s.show(show)
 		}
 	}
 }
+
+// counted tells whether the objects of a machine are counted. It needs the lock.
+func (o *objects) counted(machine string) bool { return o.each[machine] > o.most }
 
 // count needs the lock.
 func (o *objects) count(to chan<- prometheus.Metric) {
@@ -247,6 +262,9 @@ func (o *objects) count(to chan<- prometheus.Metric) {
 	}
 	counts := map[group]int{}
 	for key, s := range o.known {
+		if !o.counted(key.machine) {
+			continue
+		}
 		counts[group{key.machine, s.machine.For().Kind, s.phase, s.ready, s.stalled}]++
 	}
 	for g, n := range counts {

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,6 +119,29 @@ func TestObjectsAreCounted(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// By default no machine has more series than those of so many objects.
+func TestManyObjectsAreCounted(t *testing.T) {
+	b := &bench{t: t, registry: prometheus.NewRegistry()}
+	b.edit()
+	metrics := runner.NewMetrics(b.registry)
+	for i := range runner.ObjectsMost + 1 {
+		obj := &errand{}
+		obj.Name = strconv.Itoa(i)
+		metrics.Stored(b.machine, obj)
+		shown := i < runner.ObjectsMost
+		if i < runner.ObjectsMost-1 {
+			continue
+		}
+		if ready, counts := len(b.metrics("phasegate_ready")), len(b.metrics("phasegate_objects")); (ready > 0) != shown || (counts > 0) == shown {
+			t.Errorf("of %d objects there are series about each: %d, and about all: %d", i+1, ready, counts)
+		}
+	}
+	metrics.Gone(b.machine, types.NamespacedName{Name: "0"})
+	if len(b.metrics("phasegate_ready")) == 0 {
+		t.Error("one less, and they are shown again")
 	}
 }
 

@@ -3,6 +3,8 @@ package runner
 import (
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -49,6 +51,7 @@ func (p *Program[T]) NeedsOfAny() []rbac.Need {
 		rbac.Flatten(forRunner, rbac.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
 		rbac.Flatten("showing the machines in force", definitions.Rights),
 		rbac.Flatten("Events", rbac.Rule("create patch", "events.k8s.io", "events")),
+		rbac.Flatten("telling whether another installation is there", rbac.Rule("get", coordinationv1.GroupName, "leases")),
 		rbac.Flatten("checks", rbac.Asking), // what they ask for includes the rights of any machine
 		rbac.Flatten("the controller", p.Rights...))
 }

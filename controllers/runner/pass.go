@@ -287,16 +287,18 @@ func (p *pass[T]) send(ctx context.Context) error {
 		}
 	}
 	written := deepCopy(p.stored)
-	err := patch.MutateAndSwapStatus(ctx, p.by.Client, written, func(obj T) { obj.CopyStatusFrom(view) })
+	err := patch.MutateAndSwapStatus(ctx, client.WithFieldOwner(p.by.Client, statusManager), written, func(obj T) { obj.CopyStatusFrom(view) })
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.reported = true
 		return err
 	}
+	before := p.stored
 	p.stored = written
 	p.adoptMetadata()
 	if !p.once {
+		p.by.shown(ctx, before, written)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.by.track(p.machine, p.work)

@@ -75,6 +75,11 @@ type Program[T Object[T]] struct {
 	// Watches are kinds whose objects wake the machine's, besides those that the machine
 	// names: which they are depends on how the program is set up, and the file does not.
 	Watches []v1alpha1.Watch
+	// Made is a selector of labels that whatever the program makes bears: nothing else of those kinds is cached, where
+	// a watch is for owned objects and no call of the file makes any. Empty: all are.
+	Made string
+	// References are kinds that specs name: an object of such a kind that is watched wakes those that name it alone.
+	References []Reference[T]
 	// Decorate derives the kind's own status fields from the machine's, before
 	// each write; nil derives nothing. It must be a pure function of the machine and the object. While the
 	// machine does not have the object's phase it is not called: that object is named as
@@ -91,11 +96,26 @@ type Program[T Object[T]] struct {
 	// called from several goroutines and must not keep the object.
 	Stored func(machine *fsm.Machine, obj T)
 	// Contended is set where the controller of another project may drive the same objects: one whose status others
-	// keep writing is left alone, unless it holds something, for a minute and then for longer and longer.
+	// keep writing is looked at less often, unless it holds something or changes: each ten minutes at the least.
 	Contended bool
 	// Gone is told that an object does not exist any more, or is not driven any more;
 	// nil: nobody asks. It may be an object of which Stored was never told.
 	Gone func(key types.NamespacedName)
+}
+
+// selectorOf is that of the labels of all objects that a watch is about.
+func (p *Program[T]) selectorOf(machine *fsm.Machine, w v1alpha1.Watch) string {
+	if !w.Owned {
+		return ""
+	}
+	for _, call := range machine.Calls() {
+		for _, access := range p.accessOf(call) {
+			if access.Kind == "" || access.Kind == w.Kind {
+				return "" // it bears what labels the file says
+			}
+		}
+	}
+	return p.Made
 }
 
 // Bindings are the names of the program, for fsm.Bind. One without a function is none of them: a machine file that

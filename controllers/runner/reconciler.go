@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -63,11 +64,17 @@ type Reconciler[T Object[T]] struct {
 	// Busy keeps this pass apart from one over what is left of an object that is gone; nil:
 	// there are no others.
 	Busy *Busy
+	// Lease reads the lease of the manager of another installation, see Busy.Manager. Nil: whoever comes last drives an
+	// object.
+	Lease func(ctx context.Context, manager string) (*coordinationv1.Lease, error)
 	// Gone is told that there is no object of the name any more; nil: nobody asks.
 	Gone func(types.NamespacedName)
 	// Installed tells whether there is a CRD of the kind; it is asked before the objects of a
 	// kind that is not served are taken to be gone. Nil: they never are.
 	Installed func(context.Context) (bool, error)
+	// Alive tells of a state, by its name and without a request, that its object is known to exist, and whether the
+	// state holds something. Nil: nobody knows.
+	Alive func(state string) (alive, held bool)
 	// Tracing is told of each pass and each step; nil: the provider of the whole
 	// process, which does nothing unless the program has set one.
 	Tracing trace.TracerProvider
@@ -77,11 +84,14 @@ type Reconciler[T Object[T]] struct {
 
 	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
 	due        memory[time.Time]
-	contention memory[contended[T]]
+	contention memory[contended]
+	told       memory[string] // whom an object was left to
 	missing    missing
 	turns      *turns
 	unserved   unserved
 	restarts   restarts
+	// references is nil where nobody asks which objects name which others.
+	references *references
 }
 
 // Reconcile makes one pass: it takes the object as far as it goes, commit by commit.
@@ -138,6 +148,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	}
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
+	r.refer(obj)
 	if !r.Busy.take(obj.GetUID()) {
 		return reconcile.Result{RequeueAfter: busyAgain}, nil
 	}
@@ -157,12 +168,11 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, nil // nothing keeps it but others
 	}
 	ctx = named(ctx, machine, state)
-	if wait := r.leftAlone(ctx, obj, state); wait > 0 {
+	if wait := r.leftAlone(obj, state); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	p := &pass[T]{by: r, key: req.NamespacedName, machine: machine, shape: shape}
 	result, err := r.advance(ctx, p, obj, state)
-	r.leftBehind(p, err)
 	if startAgain(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 	}
@@ -206,6 +216,8 @@ func (r *Reconciler[T]) track(machine *fsm.Machine, obj T) {
 func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) {
 	r.due.drop(key)
 	r.contention.drop(key)
+	r.told.drop(key)
+	r.references.put(key, nil)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)

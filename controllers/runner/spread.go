@@ -20,7 +20,12 @@ type spread struct {
 	mu sync.Mutex
 	// last is when an object was woken last, or will be; up to wakeBurst turns ago counts as free.
 	last map[types.NamespacedName]time.Time
+	// sweepAt is how many entries are looked through for those that count for nothing any more.
+	sweepAt int
 }
+
+// sweepLeast is how many objects are remembered in any case.
+const sweepLeast = 1024
 
 // turn tells how long a wake-up is put off. Each event has one, also where a look is planned already: the
 // queue may have brought that forward, to before the event, when it joined it with a sooner one.
@@ -31,11 +36,18 @@ func (s *spread) turn(key types.NamespacedName, now time.Time) (after time.Durat
 	if last.After(now) {
 		return last.Sub(now)
 	}
-	if free := now.Add(-wakeBurst * wakeEvery); last.Before(free) {
+	free := now.Add(-wakeBurst * wakeEvery)
+	if last.Before(free) {
 		last = free
 	}
-	if s.last == nil {
-		s.last = map[types.NamespacedName]time.Time{}
+	if len(s.last) >= s.sweepAt { // what was not woken for a while is as if it never was, whether it exists or not
+		left := map[types.NamespacedName]time.Time{} // a map that was large stays so
+		for other, at := range s.last {
+			if at.After(free) {
+				left[other] = at
+			}
+		}
+		s.last, s.sweepAt = left, max(2*len(left), sweepLeast)
 	}
 	next := last.Add(wakeEvery)
 	s.last[key] = next

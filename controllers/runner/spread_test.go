@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,5 +44,24 @@ func TestWakeUpsAreSpread(t *testing.T) {
 				t.Errorf("%s: woken at (-want +got):\n%s", c.why, d)
 			}
 		})
+	}
+}
+
+// Objects come and go for years, and events about one that is gone come late.
+func TestSpreadForgetsWhatWasNotWokenForAWhile(t *testing.T) {
+	s, now := &spread{}, time.Unix(1_000_000, 0)
+	for i := range 100_000 {
+		s.turn(types.NamespacedName{Name: strconv.Itoa(i)}, now)
+		now = now.Add(10 * time.Millisecond)
+	}
+	if len(s.last) > 2*sweepLeast {
+		t.Errorf("%d objects are remembered, at most %d are wanted: a hundred were woken in the last second", len(s.last), 2*sweepLeast)
+	}
+	key := types.NamespacedName{Name: "99999"}
+	for range wakeBurst {
+		s.turn(key, now)
+	}
+	if s.turn(key, now) == 0 {
+		t.Error("one that was woken a moment ago is not forgotten")
 	}
 }

@@ -7,11 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -47,6 +51,13 @@ type waker struct {
 	namespace string
 	// also are watched besides what the machine says.
 	also []v1alpha1.Watch
+	// selector is that of the labels of all objects that such a watch is about; nil, or empty: any.
+	selector func(*fsm.Machine, v1alpha1.Watch) string
+	// references are which objects name which others; whole reads those. Both are nil where specs name none.
+	references *references
+	whole      dynamic.Interface
+	// seen learns which objects there are; it may be nil.
+	seen *seen
 	// refused tells about a file that is not used.
 	refused func(ctx context.Context, machine *fsm.Machine, note string)
 	// reshaped holds a token when the CRD keeps something else of a status: each view is
@@ -75,7 +86,8 @@ func (w *waker) wait() { w.ended.Wait() }
 // watched is an informer, or the wish for one; own is that of the machine's kind.
 type watched struct {
 	v1alpha1.Watch
-	own bool
+	selector string
+	own      bool
 }
 
 // informers are those that run.
@@ -142,7 +154,11 @@ func (i *informers) follow(ctx context.Context, machine *fsm.Machine) (again tim
 	}
 	wanted := []watched{own}
 	for _, w := range slices.Concat(machine.Watches(), i.also) {
-		wanted = append(wanted, watched{Watch: w})
+		one := watched{Watch: w}
+		if i.selector != nil {
+			one.selector = i.selector(machine, w)
+		}
+		wanted = append(wanted, one)
 	}
 	maps.DeleteFunc(i.stop, func(w watched, stop context.CancelFunc) bool {
 		gone := !slices.Contains(wanted, w)
@@ -179,18 +195,13 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	if namespaced && !w.own {
 		namespace = i.namespace
 	}
-	informer := metadatainformer.NewFilteredMetadataInformer(i.client, mapping.Resource, namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		if w.Name != "" {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
-		}
-	}).Informer()
-	if err := informer.SetTransform(slim); err != nil {
-		return err
-	}
-	handler := i.othersHandler(w)
+	informer, handler := i.informerOf(w, mapping.Resource, namespace)
 	if w.own {
 		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
-		handler = i.ownHandler()
+		i.seen.follow(informer)
+	}
+	if err := informer.SetTransform(i.transformOf(w)); err != nil {
+		return err
 	}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		return err
@@ -204,12 +215,42 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	return nil
 }
 
-// slim drops what nobody here asks for.
-func slim(obj any) (any, error) {
-	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		m.ManagedFields = nil
+// byReference is how to read what specs name of a kind; nil for any other watch.
+func (i *informers) byReference(w v1alpha1.Watch) func(*unstructured.Unstructured) string {
+	if w.Owned || w.Name != "" {
+		return nil
 	}
-	return obj, nil
+	return i.references.readOf(schema.FromAPIVersionAndKind(w.APIVersion, w.Kind).GroupKind())
+}
+
+// informerOf makes an informer of metadata; it has whole objects only where a part of their status counts.
+func (i *informers) informerOf(w watched, resource schema.GroupVersionResource, namespace string) (cache.SharedIndexInformer, cache.ResourceEventHandler) {
+	only := func(o *metav1.ListOptions) {
+		o.LabelSelector = w.selector
+		if w.Name != "" {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
+		}
+	}
+	switch {
+	case !w.own && i.byReference(w.Watch) != nil:
+		return dynamicinformer.NewFilteredDynamicInformer(i.whole, resource, namespace, 0, cache.Indexers{}, only).Informer(), i.referredHandler(w)
+	case w.own:
+		return metadatainformer.NewFilteredMetadataInformer(i.client, resource, namespace, 0, cache.Indexers{}, only).Informer(), i.ownHandler()
+	default:
+		return metadatainformer.NewFilteredMetadataInformer(i.client, resource, namespace, 0, cache.Indexers{}, only).Informer(), i.othersHandler(w)
+	}
+}
+
+func (i *informers) transformOf(w watched) cache.TransformFunc {
+	read := i.byReference(w.Watch)
+	switch {
+	case w.own:
+		return slimOwn
+	case read != nil:
+		return slimReferred(read)
+	default:
+		return slimOthers(i.owners.kind)
+	}
 }
 
 func (i *informers) ownHandler() cache.ResourceEventHandler {
@@ -234,10 +275,10 @@ func (i *informers) ownHandler() cache.ResourceEventHandler {
 }
 
 // matters is false for a change of the status, which only the runner writes.
-func matters(old, now *metav1.PartialObjectMetadata) bool {
-	return old.UID != now.UID || old.Generation != now.Generation ||
-		old.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero() ||
-		!maps.Equal(old.Annotations, now.Annotations) || !maps.Equal(old.Labels, now.Labels)
+func matters(old, now metav1.Object) bool {
+	return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() ||
+		old.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero() ||
+		!maps.Equal(old.GetAnnotations(), now.GetAnnotations()) || !maps.Equal(old.GetLabels(), now.GetLabels())
 }
 
 func (i *informers) othersHandler(w watched) cache.ResourceEventHandler {
@@ -247,8 +288,36 @@ func (i *informers) othersHandler(w watched) cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    wake,
-		UpdateFunc: func(old, now any) { wake(old); wake(now) }, // the owner may be another one now
+		AddFunc: wake,
+		UpdateFunc: func(old, now any) {
+			before, after := metadataOf(old), metadataOf(now)
+			if before.ResourceVersion == after.ResourceVersion {
+				return // listed again
+			}
+			if w.Owned && !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) {
+				wake(old) // the owner is another one now
+			}
+			wake(now)
+		},
+		DeleteFunc: wake,
+	}
+}
+
+// referredHandler wakes the objects that name another one, when what they read of it has changed.
+func (i *informers) referredHandler(w watched) cache.ResourceEventHandler {
+	kind := schema.FromAPIVersionAndKind(w.APIVersion, w.Kind).GroupKind()
+	wake := func(obj any) {
+		if m := metadataOf(obj); m != nil {
+			i.wake(i.references.naming(reference{kind, types.NamespacedName{Namespace: m.Namespace, Name: m.Name}}))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: wake,
+		UpdateFunc: func(old, now any) {
+			if matters(metadataOf(old), metadataOf(now)) {
+				wake(now)
+			}
+		},
 		DeleteFunc: wake,
 	}
 }

@@ -131,7 +131,7 @@ func TestWokenBy(t *testing.T) {
 }
 
 // doors is a machine that watches.
-func doors(t *testing.T, watch string) *fsm.Machine {
+func doors(t testing.TB, watch string) *fsm.Machine {
 	t.Helper()
 	def, diags := fsm.Load("door.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n"+
 		"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  watch: ["+watch+"]\n"+

@@ -279,6 +279,7 @@ var exceptions = map[string]string{
 	"get configmaps cni-config":               "Preflight and ObserveRollout, where the Tigera operator runs Calico",
 	"patch machinedefinitions.phasegate.dev":  "the machine in force, where its file changes while the manager runs, or where somebody has edited what shows it",
 	"delete machinedefinitions.phasegate.dev": "the machine in force, where it does not run any more",
+	"get leases.coordination.k8s.io":          "every pass, where the state of the object names another installation",
 	"update mcpservers/finalizers.toolhive.stacklok.dev": "EnsureWorkload, where the admission plugin OwnerReferencesPermissionEnforcement runs: it asks for " +
 		"this right, and no request uses it",
 	"delete secrets": "BackUpV1, where a part of an earlier try holds something else: clean-ups of the story are not disturbed",
