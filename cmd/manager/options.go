@@ -38,6 +38,7 @@ type options struct {
 	proxyResources  string
 	httpHosts       []string
 	httpPrivate     []string
+	openShift       string
 	workers         int
 	externalCalls   int
 	leader          leaderOptions
@@ -68,6 +69,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.toolHiveImage, "toolhive-proxy-image", "", "image of ToolHive's proxyrunner, for --proxy=toolhive")
 	f.StringVar(&o.toolHiveVersion, "toolhive-proxy-version", "", "version of ToolHive's proxyrunner, such as v0.63.0, if the tag of its image does not say it; fields that an older one ignores are refused, as with an unknown version")
 	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the MCP servers' proxies, as `JSON`; a server's spec overrides them")
+	f.StringVar(&o.openShift, "openshift", openShiftAuto, "leave the user and groups of MCP servers and their proxies to the cluster, as OpenShift needs it: auto, true or false; auto: if the API server serves security.openshift.io")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may call; repeatable; default: none")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, that allowed hosts may be in; repeatable")
 	f.IntVar(&o.workers, "workers", runner.DefaultWorkers, "objects of each kind that are reconciled at a time")
@@ -93,7 +95,7 @@ func (o *options) validate() error {
 			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, checkup.Controllers)
 		}
 	}
-	if err := cmp.Or(o.readHTTP(), o.readProxies(), o.validateProxy()); err != nil {
+	if err := cmp.Or(o.readHTTP(), o.readProxies(), o.validateProxy(), o.validateOpenShift()); err != nil {
 		return err
 	}
 	if err := errors.Join(positive("--workers", o.workers), positive("--external-calls", o.externalCalls), positive("--max-requests-in-flight", o.maxRequests)); err != nil {

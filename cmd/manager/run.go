@@ -183,7 +183,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {
-		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{Proxy: p.flavour(), ProxyImage: p.imageOfProxies(), Program: p.proxyRunner, ProxyResources: p.proxies, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}, measured)
+		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{Proxy: p.flavour(), ProxyImage: p.imageOfProxies(), Program: p.proxyRunner, ProxyResources: p.proxies, OpenShift: p.openShiftOf(cfg), HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}, measured)
 	}
 	if p.runs(checkup.Custom) {
 		all[checkup.Custom] = &generic.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}

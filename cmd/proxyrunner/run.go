@@ -29,12 +29,14 @@ type options struct {
 	podPatch string
 	// generation is that of the pod, as text.
 	generation string
-	timeout    time.Duration
-	log        *slog.Logger
+	// openShift is v1beta1.EnvOpenShift, as text.
+	openShift string
+	timeout   time.Duration
+	log       *slog.Logger
 }
 
 func runCommand(debug *bool) *cobra.Command {
-	o := options{generation: os.Getenv(v1beta1.EnvGeneration)}
+	o := options{generation: os.Getenv(v1beta1.EnvGeneration), openShift: os.Getenv(v1beta1.EnvOpenShift)}
 	cmd := &cobra.Command{
 		Use:   "run [flags] IMAGE [-- ARG...]",
 		Short: "Deploy the MCP server IMAGE in this namespace, and serve its clients",
@@ -51,6 +53,7 @@ Environment:
   ` + front.OriginsEnv + `  allowed origins of web pages, comma-separated;
                                   * for all. Pages of the client's own machine
                                   are always allowed
+  ` + v1beta1.EnvOpenShift + `              true leaves the server's user and groups to OpenShift
   POD_NAMESPACE                   namespace, without a ServiceAccount
   KUBECONFIG                      API server, outside of a pod
   TOOLHIVE_DEBUG                  as --debug
@@ -157,5 +160,6 @@ func (o options) deploy(ctx context.Context, access *kube.Access) (backend.Resul
 	}
 	return backend.Deploy(ctx, access.Client, backend.Config{
 		Namespace: access.Namespace, Run: l.Run, Image: o.image, PodPatch: []byte(o.podPatch), Stale: l.Stale,
+		AnyUser: strings.EqualFold(o.openShift, "true"),
 	})
 }

@@ -69,14 +69,16 @@ func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, de
 	want := desired.DeepCopyObject().(T)
 	want.SetOwnerReferences([]metav1.OwnerReference{a.Owner})
 	version := NoVersion
+	var noted []change
 	if found {
 		if err := a.mayWrite(live); err != nil {
 			return live, false, err
 		}
-		owned, err := Owned(live, a.Manager)
+		owned, before, err := ownedOf(live, a.Manager)
 		if err != nil {
 			return live, false, err
 		}
+		noted = before
 		want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
 		if equality.Semantic.DeepEqual(owned, want) { // by meaning: quantities by value, nil and empty alike
 			return live, false, nil
@@ -85,7 +87,7 @@ func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, de
 		version = live.GetResourceVersion()
 	}
 	want.SetResourceVersion(version)
-	now, err = send(ctx, a, want)
+	now, err = write(ctx, a, want, noted)
 	return now, err == nil, err
 }
 
@@ -98,10 +100,8 @@ func (a Applier) mayWrite(live client.Object) error {
 	switch {
 	case controller == nil && a.Adopt != nil && a.Adopt(live):
 		return nil
-	case controller == nil:
-		return &NotOursError{Object: describe(a.Client, live)}
-	case controller.UID != a.Owner.UID:
-		return &NotOursError{Object: describe(a.Client, live), Controller: controller.Kind + " " + controller.Name}
+	case controller == nil || controller.UID != a.Owner.UID:
+		return NotOurs(describe(a.Client, live), live)
 	}
 	return nil
 }
@@ -170,6 +170,14 @@ type NotOursError struct {
 	Controller string
 }
 
+// NotOurs tells whose live is, which object names.
+func NotOurs(object string, live metav1.Object) *NotOursError {
+	if controller := metav1.GetControllerOf(live); controller != nil {
+		return &NotOursError{Object: object, Controller: controller.Kind + " " + controller.Name}
+	}
+	return &NotOursError{Object: object}
+}
+
 func (e *NotOursError) Error() string {
 	owner := "no owner, so that nothing says what needs it"
 	if e.Controller != "" {
@@ -197,21 +205,38 @@ func describe(c client.Client, obj client.Object) string {
 	return kind + " " + client.ObjectKeyFromObject(obj).String()
 }
 
-// Owned is the part of live that manager has applied, with the values that are
-// there now: what was applied and is not in it has been taken over by somebody
-// else. It knows Deployments, StatefulSets, Services, ConfigMaps,
-// ServiceAccounts, Roles and RoleBindings.
+// Owned is the part of live that manager has applied, as it was sent before admission changed it: what was applied and is
+// not in it has been taken over by somebody else, with the value that is there now. It knows Deployments, StatefulSets,
+// Services, ConfigMaps, ServiceAccounts, Roles and RoleBindings.
 func Owned[T client.Object](live T, manager string) (T, error) {
-	var none T
+	owned, _, err := ownedOf(live, manager)
+	return owned, err
+}
+
+// ownedOf is Owned, and what is noted of it.
+func ownedOf[T client.Object](live T, manager string) (owned T, noted []change, err error) {
+	fields, noted, err := storedOf(live, manager)
+	if err != nil {
+		return owned, nil, err
+	}
+	for _, c := range noted {
+		c.beforeAdmission(fields, c.Path)
+	}
+	owned, err = typedLike(live, fields)
+	return owned, noted, err
+}
+
+// storedOf is what manager has applied as it is there now, and what is noted of it.
+func storedOf(live client.Object, manager string) (fields map[string]any, noted []change, err error) {
 	part, err := extract(live, manager)
 	if err != nil {
-		return none, fmt.Errorf("read what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
+		return nil, nil, fmt.Errorf("read what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {
-		return none, fmt.Errorf("encode what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
+		return nil, nil, fmt.Errorf("encode what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
 	}
-	return typedLike(live, fields)
+	return fields, takeNote(fields), nil
 }
 
 func extract(live client.Object, manager string) (any, error) {

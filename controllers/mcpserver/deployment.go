@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 	if overrides.PodTemplateMetadataOverrides != nil {
 		metadata = *overrides.PodTemplateMetadataOverrides
 	}
-	container := proxyContainer(srv, s.ProxyImage, podPatch)
+	container := s.proxyContainer(srv, podPatch)
 	if err := setProxyResources(&container, &srv.Spec, s.ProxyResources); err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
@@ -85,7 +86,7 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 		AutomountServiceAccountToken:  new(true),
 		TerminationGracePeriodSeconds: new(int64(30)),
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)), FSGroup: new(int64(proxyUser)),
+			RunAsNonRoot: new(true), RunAsUser: s.user(), RunAsGroup: s.user(), FSGroup: s.user(),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		NodeSelector: overrides.NodeSelector, Tolerations: overrides.Tolerations, Affinity: overrides.Affinity,
@@ -116,6 +117,7 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 func addExtras(pod *corev1.PodSpec, peers *toolhive.Proxy) {
 	c := &pod.Containers[0]
 	for _, more := range peers.Env {
+		more.Value = literal(more.Value)
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == more.Name })
 		switch {
 		case i < 0:
@@ -155,16 +157,24 @@ func setProxyResources(container *corev1.Container, s *v1beta1.MCPServerSpec, de
 	return setResources(container, "spec.resourceOverrides.proxyDeployment.resources", wanted)
 }
 
-func proxyContainer(srv *server, image, podPatch string) corev1.Container {
+// user is that of the proxy, and its groups; nil where the cluster chooses.
+func (s Settings) user() *int64 {
+	if s.AnyUser {
+		return nil
+	}
+	return new(int64(proxyUser))
+}
+
+func (s Settings) proxyContainer(srv *server, podPatch string) corev1.Container {
 	return corev1.Container{
-		Name: v1beta1.ProxyContainer, Image: image,
-		Args:         []string{"run", "--k8s-pod-patch=" + podPatch, srv.Spec.Image},
-		Env:          proxyEnv(&srv.Spec),
+		Name: v1beta1.ProxyContainer, Image: s.ProxyImage,
+		Args:         []string{"run", "--k8s-pod-patch=" + literal(podPatch), literal(srv.Spec.Image)},
+		Env:          s.proxyEnv(&srv.Spec),
 		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: proxyPort(&srv.Spec), Protocol: corev1.ProtocolTCP}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "runconfig", MountPath: "/etc/runconfig", ReadOnly: true}},
 		SecurityContext: &corev1.SecurityContext{
 			Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)),
+			RunAsNonRoot: new(true), RunAsUser: s.user(), RunAsGroup: s.user(),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -179,13 +189,20 @@ func health(p corev1.Probe) *corev1.Probe {
 	return &p
 }
 
+// literal is what the kubelet makes text of: of an argument or the value of a variable, it takes "$(NAME)" for a variable of
+// the proxy, and "$$" for an escape. In what the proxy passes on, both are the server's.
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
 // proxyEnv is sorted by name. What the user sets wins over a default, and nothing
-// over the generation.
-func proxyEnv(s *v1beta1.MCPServerSpec) []corev1.EnvVar {
+// over the generation. It may refer to other variables of the proxy, as in any container.
+func (s Settings) proxyEnv(spec *v1beta1.MCPServerSpec) []corev1.EnvVar {
 	values := map[string]string{
 		"XDG_CONFIG_HOME": "/tmp", "HOME": "/tmp", "TOOLHIVE_RUNTIME": "kubernetes", "UNSTRUCTURED_LOGS": "false",
 	}
-	for _, e := range proxyOverrides(s).Env {
+	if s.AnyUser {
+		values[v1beta1.EnvOpenShift] = "true"
+	}
+	for _, e := range proxyOverrides(spec).Env {
 		values[e.Name] = e.Value
 	}
 	delete(values, v1beta1.EnvGeneration)

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +32,7 @@ func ensureWorkloadRights(proxy Flavour) []rbacv1.PolicyRule {
 		on("update", v1beta1.GroupVersion.Group, "mcpservers/finalizers"), // ownerReference
 		on("delete", corev1.GroupName, "configmaps"),                      // dropPolicies
 	}
+	rules = append(rules, grantRights()...)
 	if proxy == ToolHive {
 		rules = append(rules, makeWayRights()...)
 		rules = append(rules, proxy.configRights()...)
@@ -65,6 +67,12 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.grantNothingOfOthers(ctx, srv); err != nil {
+		return nil, classified(err)
+	}
+	if s, err = s.onCluster(ctx); err != nil {
+		return nil, err
+	}
 	now, err := s.ensureProxy(ctx, a, sc, set, peers)
 	if err == nil && s.Proxy == ToolHive {
 		set, err = s.makeWay(ctx, srv, set)
@@ -73,6 +81,19 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, classified(err)
 	}
 	return nil, classified(s.scaleBackend(ctx, srv, now, set))
+}
+
+// onCluster is s with what is for the cluster to say.
+func (s *steps) onCluster(ctx context.Context) (*steps, error) {
+	if s.OpenShift == nil {
+		return s, nil
+	}
+	here := *s
+	var err error
+	if here.AnyUser, err = s.OpenShift(ctx); err != nil {
+		return nil, fmt.Errorf("ask whether this is OpenShift: %w", err)
+	}
+	return &here, nil
 }
 
 func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set *appsv1.StatefulSet, peers *toolhive.Proxy) (*appsv1.Deployment, error) {
@@ -199,7 +220,7 @@ func (s *steps) proxyOf(srv *server, live *appsv1.Deployment, peers *toolhive.Pr
 	file.stamp(run.MCPServerGeneration)
 	cm, err := configMap(srv, file.content, file.checksum)
 	return &proxy{deployment: d, file: cm, policies: policiesMap(srv, peers), backend: backend.Config{
-		Namespace: srv.Namespace, Run: run, Image: srv.Spec.Image, PodPatch: []byte(patch),
+		Namespace: srv.Namespace, Run: run, Image: srv.Spec.Image, PodPatch: []byte(patch), AnyUser: s.AnyUser,
 	}}, err
 }
 

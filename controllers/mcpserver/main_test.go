@@ -61,10 +61,13 @@ func newServer(ctx context.Context, c client.Client, spec v1beta1.MCPServerSpec)
 
 // do calls an action for the server as it is stored now.
 func do(ctx context.Context, c client.Client, srv *server, action string) (outputs, error) {
+	return doWith(ctx, &steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}, srv, action)
+}
+
+func doWith(ctx context.Context, s *steps, srv *server, action string) (outputs, error) {
 	now := &server{}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(srv), now); err != nil {
+	if err := s.client.Get(ctx, client.ObjectKeyFromObject(srv), now); err != nil {
 		return nil, err
 	}
-	actions := (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()
-	return runner.Once(ctx, c, now, actions[action], nil, clocktesting.NewFakeClock(now.CreationTimestamp.Time))
+	return runner.Once(ctx, s.client, now, s.actions()[action], nil, clocktesting.NewFakeClock(now.CreationTimestamp.Time))
 }

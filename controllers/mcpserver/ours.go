@@ -38,7 +38,9 @@ func proxyPod(srv *server, pod *corev1.Pod) bool {
 
 // backendPod tells whether the pod belongs to the StatefulSet of the server's name,
 // whosever that is.
-func backendPod(srv *server, pod *corev1.Pod) bool {
-	controller := metav1.GetControllerOf(pod)
+func backendPod(srv *server, pod *corev1.Pod) bool { return ofBackend(srv, pod) }
+
+func ofBackend(srv *server, obj metav1.Object) bool {
+	controller := metav1.GetControllerOf(obj)
 	return controller != nil && controller.Kind == "StatefulSet" && controller.Name == srv.Name
 }

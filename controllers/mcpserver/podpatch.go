@@ -22,7 +22,7 @@ func podPatch(srv *server) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	pod.Spec.ServiceAccountName = v1beta1.BackendServiceAccountName(srv.Name)
+	pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = v1beta1.BackendServiceAccountName(srv.Name), ""
 	if srv.Spec.ServiceAccount != nil {
 		pod.Spec.ServiceAccountName = *srv.Spec.ServiceAccount
 	}

@@ -5,6 +5,7 @@
 package mcpserver
 
 import (
+	"context"
 	"maps"
 	"strings"
 
@@ -36,6 +37,10 @@ type Settings struct {
 	Program toolhive.Program
 	// ProxyResources are those of the proxy's container, where the spec does not say.
 	ProxyResources corev1.ResourceRequirements
+	// AnyUser leaves the user and the groups of pods to the cluster: OpenShift gives each namespace its own, and refuses others.
+	AnyUser bool
+	// OpenShift tells whether that is so, where it is for the cluster to say; nil is no.
+	OpenShift func(context.Context) (bool, error)
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
 	// Manager is that of runner.Busy.

@@ -105,7 +105,9 @@ func TestAnothersStatefulSetIsNotScaled(t *testing.T) {
 	if _, err := backendOf(t.Context(), w.client, other, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.ensure()
+	if _, err := do(t.Context(), w.client, w.srv, "EnsureWorkload"); !isTaken(err) {
+		t.Errorf("error = %v, want that the name is taken", err)
+	}
 	if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != (scale{replicas: 1}) {
 		t.Errorf("scale = %+v, want 1 as before", got)
 	}

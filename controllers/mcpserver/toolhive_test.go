@@ -16,7 +16,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -38,12 +37,7 @@ func programOf(image string) toolhive.Program {
 
 // doTheirs is do for a manager whose proxies are ToolHive's.
 func doTheirs(ctx context.Context, c client.Client, srv *server, action string) (outputs, error) {
-	now := &server{}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(srv), now); err != nil {
-		return nil, err
-	}
-	actions := (&steps{Settings: theirs, client: c}).actions()
-	return runner.Once(ctx, c, now, actions[action], nil, clocktesting.NewFakeClock(now.CreationTimestamp.Time))
+	return doWith(ctx, &steps{Settings: theirs, client: c}, srv, action)
 }
 
 func text(value string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(value)} }
@@ -151,6 +145,12 @@ func theirSet(ctx context.Context, c client.Client, srv *server, serviceName str
 	return c.Create(ctx, set)
 }
 
+// isTaken tells whether a step found an object of somebody else under a name of the server.
+func isTaken(err error) bool {
+	var terminal *fsm.TerminalError
+	return errors.As(err, &terminal) && terminal.Reason == "NameTaken"
+}
+
 func TestMakeWay(t *testing.T) {
 	owned := func(by string) func(*appsv1.StatefulSet) {
 		return func(s *appsv1.StatefulSet) {
@@ -161,24 +161,30 @@ func TestMakeWay(t *testing.T) {
 		why     string
 		service string
 		change  func(*appsv1.StatefulSet)
-		// goes: it is asked to go; owner is the kind of its controller then.
+		// goes: it is asked to go; owner is the kind of its controller then; taken: it keeps the name from the server.
 		goes  bool
 		owner string
+		taken bool
 	}{
-		"theirs":        {"it goes with the server, and wakes it", "fetch", nil, false, "MCPServer"},
-		"ours":          {"theirs would change what cannot be changed, and never start", "mcp-fetch-headless", nil, true, ""},
-		"somebody's":    {"what is not ours is left alone", "mcp-fetch-headless", owned("other"), false, "ConfigMap"},
-		"of no label":   {"a name proves nothing", "fetch", func(s *appsv1.StatefulSet) { delete(s.Labels, v1beta1.LabelName) }, false, ""},
-		"of a stranger": {"the same, of another shape", "x", func(s *appsv1.StatefulSet) { delete(s.Labels, v1beta1.LabelName) }, false, ""},
+		"theirs":        {"it goes with the server, and wakes it", "fetch", nil, false, "MCPServer", false},
+		"ours":          {"theirs would change what cannot be changed, and never start", "mcp-fetch-headless", nil, true, "", false},
+		"somebody's":    {"what is not ours is left alone", "mcp-fetch-headless", owned("other"), false, "ConfigMap", true},
+		"of no label":   {"a name proves nothing", "fetch", func(s *appsv1.StatefulSet) { delete(s.Labels, v1beta1.LabelName) }, false, "", true},
+		"of a stranger": {"the same, of another shape", "x", func(s *appsv1.StatefulSet) { delete(s.Labels, v1beta1.LabelName) }, false, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, httpServer)
 			if err := theirSet(t.Context(), w.client, w.srv, c.service, c.change); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := doTheirs(t.Context(), w.client, w.srv, "EnsureWorkload"); err != nil {
-				t.Fatal(err)
+			ensure := func() {
+				t.Helper()
+				_, err := doTheirs(t.Context(), w.client, w.srv, "EnsureWorkload")
+				if taken := isTaken(err); taken != c.taken || err != nil && !taken {
+					t.Fatalf("error = %v, want that the name is taken: %v", err, c.taken)
+				}
 			}
+			ensure()
 			set := get(w, &appsv1.StatefulSet{}, "fetch")
 			owner := ""
 			if ref := metav1.GetControllerOf(set); ref != nil {
@@ -188,9 +194,7 @@ func TestMakeWay(t *testing.T) {
 				t.Errorf("%s: goes = %v, want %v; owner %q, want %q", c.why, goes, c.goes, owner, c.owner)
 			}
 			version := set.ResourceVersion
-			if _, err := doTheirs(t.Context(), w.client, w.srv, "EnsureWorkload"); err != nil {
-				t.Fatal(err)
-			}
+			ensure()
 			if again := get(w, &appsv1.StatefulSet{}, "fetch").ResourceVersion; again != version && !c.goes {
 				t.Errorf("a second look wrote: resourceVersion %s, was %s", again, version)
 			}

@@ -98,6 +98,9 @@ func accountError(name *string) error {
 	if wrong := validation.IsDNS1123Subdomain(*name); len(wrong) > 0 {
 		return fmt.Errorf("spec.serviceAccount is %q, which no ServiceAccount is called: %s", *name, list(wrong))
 	}
+	if strings.HasSuffix(*name, v1beta1.ProxyRBACName("")) {
+		return fmt.Errorf("spec.serviceAccount is %q, which is the account of a proxy: name an account of the server's own", *name)
+	}
 	return nil
 }
 

@@ -275,3 +275,44 @@ func TestPodSecurity(t *testing.T) {
 		})
 	}
 }
+
+// OpenShift's restricted-v2 lets no pod name its user or groups: it gives each namespace its own.
+func TestOpenShift(t *testing.T) {
+	const scc = "security.openshift.io/v1"
+	for name, c := range map[string]struct {
+		value  any
+		apis   []string
+		users  bool
+		manual string
+	}{
+		"elsewhere":     {"auto", nil, true, ""},
+		"detected":      {"auto", []string{scc}, false, ""},
+		"said":          {true, nil, false, "--openshift=true"},
+		"said that not": {false, []string{scc}, true, "--openshift=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := renderV4(chartV4(t), map[string]any{"openshift": c.value}, c.apis...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for pod, template := range pods(t, out) {
+				s := template.Spec.SecurityContext
+				if all := s.RunAsUser != nil && s.RunAsGroup != nil && s.FSGroup != nil; all != c.users || (s.RunAsUser != nil) != c.users {
+					t.Errorf("%s: user and groups are named: %v, want %v", pod, all, c.users)
+				}
+				if s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
+					t.Errorf("%s may run as root", pod)
+				}
+				for _, arg := range template.Spec.Containers[0].Args {
+					if strings.HasPrefix(arg, "--openshift") {
+						told = arg
+					}
+				}
+			}
+			if told != c.manual {
+				t.Errorf("the manager is told %q, want %q", told, c.manual)
+			}
+		})
+	}
+}

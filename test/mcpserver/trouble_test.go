@@ -26,11 +26,15 @@ func TestInvalidPodTemplateSpecAndItsRepair(t *testing.T) {
 		t.Errorf("a proxy was made for a server that cannot be: %v", err)
 	}
 
-	s.edit("fetch", podTemplate(`{"spec": {"nodeSelector": {"type": "fakenodes"}}}`))
+	const note = `$(HOME) $$ $(THV_MCPSERVER_GENERATION) $` // of the proxy, none of which is the template's
+	s.edit("fetch", podTemplate(`{"metadata": {"annotations": {"note": "`+note+`"}}, "spec": {"nodeSelector": {"type": "fakenodes"}}}`))
 	s.awaitPhase("fetch", "Ready")
 	s.awaitCondition("fetch", v1beta1.ConditionPodTemplateValid, metav1.ConditionTrue, v1beta1.ReasonValidPodTemplateSpec)
 	if diff := cmp.Diff(map[string]string{"type": "fakenodes"}, s.statefulSet("fetch").Spec.Template.Spec.NodeSelector); diff != "" {
 		t.Errorf("the template is not laid under the backend's pods (-want +got):\n%s", diff)
+	}
+	if got := s.statefulSet("fetch").Spec.Template.Annotations["note"]; got != note {
+		t.Errorf("the template says %q, want %q", got, note)
 	}
 
 	s.edit("fetch", func(srv *v1beta1.MCPServer) { srv.Spec.PodTemplateSpec = nil })

@@ -41,6 +41,9 @@ const (
 	// EnvGeneration gives a proxy the annotation of its own pod: the file of the
 	// run configuration changes under a running pod, its annotation does not.
 	EnvGeneration = "THV_MCPSERVER_GENERATION"
+	// EnvOpenShift is "true" for a proxy on OpenShift, where a namespace chooses the user
+	// of its pods. ToolHive's proxyrunner reads it, too.
+	EnvOpenShift = "OPERATOR_OPENSHIFT"
 	// AnnotationRunConfigChecksum is on the pods of the proxy, so that a change of
 	// the file replaces them.
 	AnnotationRunConfigChecksum = "toolhive.stacklok.dev/runconfig-checksum"

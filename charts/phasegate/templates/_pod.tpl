@@ -36,6 +36,9 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- end }}
 {{- end }}
 - {{ printf "--proxy-resources=%s" (toJson $root.Values.proxyResources) | quote }}
+{{- if ne (toString $root.Values.openshift) "auto" }}
+- --openshift={{ $root.Values.openshift }}
+{{- end }}
 {{- end }}
 - --log-format={{ $root.Values.logging.format }}
 - --log-level={{ $root.Values.logging.level }}
@@ -86,6 +89,15 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- end }}
 {{- end }}
 
+{{/* "true" where the cluster chooses the user and groups of pods. */}}
+{{- define "phasegate.openshift" -}}
+{{- if eq (toString .Values.openshift) "auto" }}
+{{- .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
+{{- else }}
+{{- .Values.openshift }}
+{{- end }}
+{{- end }}
+
 {{/* What any pod of the chart says about itself. Takes (list $ controller). */}}
 {{- define "phasegate.podSettings" -}}
 {{- $root := index . 0 -}}
@@ -93,9 +105,11 @@ serviceAccountName: {{ include "phasegate.serviceAccountName" . }}
 automountServiceAccountToken: true
 securityContext:
   runAsNonRoot: true
+  {{- if ne (include "phasegate.openshift" $root) "true" }}
   runAsUser: 65532
   runAsGroup: 65532
   fsGroup: 65532
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- with $root.Values.imagePullSecrets }}

@@ -32,6 +32,8 @@ type Config struct {
 	// PodPatch is a PodTemplateSpec in JSON, which is laid over the defaults; empty
 	// for none.
 	PodPatch []byte
+	// AnyUser leaves the user and the groups of the pods to the cluster, where the pod template says none.
+	AnyUser bool
 	// Stale says that the file is newer than the proxy's pod.
 	Stale bool
 }

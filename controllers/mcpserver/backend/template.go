@@ -18,7 +18,7 @@ const nobody = int64(1000)
 // podTemplate makes the pods of the backend: what is safe, over it what the user
 // says, over that what makes it this server. It bears no generation.
 func podTemplate(cfg Config) (*corev1.PodTemplateSpec, error) {
-	template, err := overDefaults(cfg.PodPatch)
+	template, err := overDefaults(cfg.PodPatch, cfg.AnyUser)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +44,15 @@ func podTemplate(cfg Config) (*corev1.PodTemplateSpec, error) {
 
 // overDefaults lays the user's pod template over one that the restricted pod
 // security standard allows.
-func overDefaults(user []byte) (*corev1.PodTemplateSpec, error) {
+func overDefaults(user []byte, anyUser bool) (*corev1.PodTemplateSpec, error) {
 	seccomp := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	id := new(nobody)
+	if anyUser {
+		id = nil
+	}
 	safe, err := json.Marshal(corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(nobody), RunAsGroup: new(nobody), FSGroup: new(nobody), SeccompProfile: seccomp,
+			RunAsNonRoot: new(true), RunAsUser: id, RunAsGroup: id, FSGroup: id, SeccompProfile: seccomp,
 		},
 		Containers: []corev1.Container{{
 			Name: v1beta1.BackendContainer,

@@ -57,7 +57,7 @@ func (r *Runner) program(pod *corev1.Pod, p *running) (harness.Program, error) {
 		program.Env = append(program.Env, v.Name+"="+v.Value)
 	}
 	for _, arg := range container.Args {
-		program.Args = append(program.Args, argument(expand(arg, vars), p.host, mounts))
+		program.Args = append(program.Args, argument(Expand(arg, vars), p.host, mounts))
 	}
 	return program, nil
 }
@@ -103,23 +103,39 @@ func argument(arg, host string, mounts []mounted) string {
 	return flag + "=" + value
 }
 
-// reference is one to a variable in an argument; `$$` is a dollar sign.
-var reference = regexp.MustCompile(`\$\$|\$\([A-Za-z_][-A-Za-z0-9_.]*\)`)
+// Expand is what the kubelet makes of an argument, or of the value of a variable, of a container with these variables: "$$"
+// is a dollar sign, "$(NAME)" the value of a variable that there is, and anything else stays as it is.
+func Expand(text string, vars []corev1.EnvVar) string {
+	var made strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "$")
+		made.WriteString(before)
+		if !found {
+			return made.String()
+		}
+		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			made.WriteByte('$')
+			text = rest[1:]
+		case strings.HasPrefix(rest, "(") && closed:
+			made.WriteString(valueNamed(name, vars))
+			text = after
+		default:
+			made.WriteByte('$')
+			text = rest
+		}
+	}
+}
 
-// expand puts variables into an argument, as the kubelet does: what is not a
-// variable stays as it is.
-func expand(arg string, vars []corev1.EnvVar) string {
-	return reference.ReplaceAllStringFunc(arg, func(found string) string {
-		if found == "$$" {
-			return "$"
+// valueNamed is the reference itself where there is no such variable; of two of a name, the last counts.
+func valueNamed(name string, vars []corev1.EnvVar) string {
+	for _, v := range slices.Backward(vars) {
+		if v.Name == name {
+			return v.Value
 		}
-		for _, v := range vars {
-			if found == "$("+v.Name+")" {
-				return v.Value
-			}
-		}
-		return found
-	})
+	}
+	return "$(" + name + ")"
 }
 
 // environment resolves the variables of a container, none of which has a source
@@ -130,6 +146,9 @@ func environment(pod *corev1.Pod, container *corev1.Container) ([]corev1.EnvVar,
 		value, err := valueOf(pod, container, v)
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", v.Name, err)
+		}
+		if v.ValueFrom == nil {
+			value = Expand(value, env) // those before it
 		}
 		env = append(env, corev1.EnvVar{Name: v.Name, Value: value})
 	}

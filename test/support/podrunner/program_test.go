@@ -122,10 +122,12 @@ func TestArgument(t *testing.T) {
 		"one address":        {"it is not for us to change", "--a=10.0.0.1:1", "--a=10.0.0.1:1"},
 		"a variable":         {"the kubelet resolves it", "--leader-elect-namespace=$(NS)", "--leader-elect-namespace=phasegate-system"},
 		"no variable":        {"it stays as it is, as the kubelet leaves it", "--a=$(NO)$$(NS)", "--a=$(NO)$(NS)"},
+		"an odd name":        {"the kubelet looks for the end of a reference alone", "--a=$($$)$(NS)", "--a=$($$)phasegate-system"},
+		"no end":             {"it is no reference", "--a=$(NS and $ and $x$", "--a=$(NS and $ and $x$"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := argument(expand(c.arg, vars), "127.1.0.2", mounts); got != c.want {
+			if got := argument(Expand(c.arg, vars), "127.1.0.2", mounts); got != c.want {
 				t.Errorf("got %s, want %s: %s", got, c.want, c.why)
 			}
 		})
