@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -74,10 +75,10 @@ func enforcementProblem(proxy Flavour, srv *server) *problem {
 	if refused := unprotected(proxy, srv); len(refused) > 0 {
 		return newProblem(v1beta1.ReasonNotEnforced,
 			"this proxy does not enforce %s, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation %s: %q",
-			list(paths(refused)), v1beta1.AnnotationAcceptNotEnforced, strings.Join(append(accepted(proxy, srv), refused...), ","))
+			list(paths(srv, refused)), v1beta1.AnnotationAcceptNotEnforced, strings.Join(append(accepted(proxy, srv), refused...), ","))
 	}
 	if without := slices.Concat(protection(proxy, srv), extras(proxy, srv)); len(without) > 0 {
-		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(paths(without)))
+		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(paths(srv, without)))
 	}
 	return nil
 }
@@ -117,14 +118,15 @@ func accepted(proxy Flavour, srv *server) (fields []string) {
 	return fields
 }
 
-// protection are the fields that ask for protection which the proxy does not give.
+// protection are the fields that ask for protection which the proxy does not give, and those that this version does not
+// know and whose name sounds like it.
 func protection(proxy Flavour, srv *server) []string {
 	s := &srv.Spec
 	var audit struct{ Enabled bool }
 	if s.Audit != nil && json.Unmarshal(s.Audit.Raw, &audit) != nil {
 		audit.Enabled = true // it asks for something that is not understood
 	}
-	return proxy.without(
+	return append(proxy.without(
 		field{"oidcConfigRef", s.OIDCConfigRef != nil},
 		field{"oidcConfig", s.OIDCConfig != nil},
 		field{"authServerRef", s.AuthServerRef != nil},
@@ -136,16 +138,31 @@ func protection(proxy Flavour, srv *server) []string {
 		field{"toolConfigRef", s.ToolConfigRef != nil},
 		field{"tools", s.ToolsFilter != nil},
 		field{"audit", audit.Enabled},
-	)
+	), unread(s, true)...)
 }
+
+// unread are the fields that this version does not know, and that a CRD other than ours has kept: those that may ask for
+// protection, or the others.
+func unread(s *v1beta1.MCPServerSpec, protecting bool) (fields []string) {
+	for _, name := range s.Unread {
+		if mayProtect.MatchString(name) == protecting {
+			fields = append(fields, name)
+		}
+	}
+	return fields
+}
+
+// mayProtect is what the name of a field says that keeps something or somebody out. A server that runs without what it asks
+// for is open; one that does not run is seen.
+var mayProtect = regexp.MustCompile(`(?i)auth|oidc|token|tls|cert|cabundle|secur|secret|cred|key|polic|permi|access|allow|deny|block|restrict|limit|filter|tools|guard|webhook|audit|isolat|network|origin|sandbox|encrypt`)
 
 // extras are the fields without which nobody is less protected.
 func extras(proxy Flavour, srv *server) []string {
 	s := &srv.Spec
-	return proxy.without(
+	return append(proxy.without(
 		field{"telemetryConfigRef", s.TelemetryConfigRef != nil},
 		field{"sessionStorage", s.SessionStorage != nil && s.SessionStorage.Provider == "redis"},
-	)
+	), unread(s, false)...)
 }
 
 type field struct {
@@ -163,10 +180,13 @@ func (f Flavour) without(fields ...field) (names []string) {
 	return names
 }
 
-func paths(fields []string) []string {
+func paths(srv *server, fields []string) []string {
 	all := make([]string, len(fields))
 	for i, name := range fields {
 		all[i] = "spec." + name
+		if slices.Contains(srv.Spec.Unread, name) {
+			all[i] += " (an unknown field: mistyped, or of a newer ToolHive)"
+		}
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -108,6 +109,49 @@ func TestNoServerIsOpenThatAsksForProtection(t *testing.T) {
 				told := problemsByCondition(Phasegate, srv)[v1beta1.ConditionSpecEnforced]
 				if refused != want || told == nil || !strings.Contains(told.Message, "spec."+field) {
 					t.Errorf("accepting %q, refused is %v, want %v; problems %v, SpecEnforced %v", accepts, refused, want, problems, told)
+				}
+			}
+		})
+	}
+}
+
+// Our CRD drops what it does not know, with an error or a warning at apply; one of a newer ToolHive keeps it.
+func TestUnreadFieldsAreNamed(t *testing.T) {
+	read := func(spec string) *server {
+		srv := fetch(nil)
+		if err := json.Unmarshal([]byte(spec), &srv.Spec); err != nil {
+			t.Fatal(err)
+		}
+		return srv
+	}
+	refused := func(what, fields string) []*problem {
+		return []*problem{{"NotEnforced", "this proxy does not enforce " + what + ", so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"" + fields + "\""}}
+	}
+	const unknown = " (an unknown field: mistyped, or of a newer ToolHive)"
+	for name, test := range map[string]struct {
+		why, spec string
+		problems  []*problem
+		condition *problem
+	}{
+		"mistyped":   {"a server that is open by a typing mistake", `{"image":"a","authzconfig":{"type":"inline"}}`, refused("spec.authzconfig"+unknown, "authzconfig"), nil},
+		"in a field": {"its parent is known", `{"image":"a","sessionStorage":{"provider":"memory","authMode":"iam"}}`, refused("spec.sessionStorage.authMode"+unknown, "sessionStorage.authMode"), nil},
+		"no protection": {"nobody is less safe: the server runs, and it is said", `{"image":"a","port":9095,"targetPort":3000}`, nil,
+			&problem{"NotEnforced", "kept for other controllers, but without effect on this proxy: spec.port" + unknown + ", spec.targetPort" + unknown}},
+		"known":      {"nothing to say", `{"image":"a","mcpPort":3000}`, nil, nil},
+		"any inside": {"these are read by others, strictly", `{"image":"a","groupRef":{"name":"g","x":1},"podTemplateSpec":{"spec":{}}}`, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := read(test.spec)
+			if diff := cmp.Diff(test.problems, specProblems(Phasegate, srv)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+			want := test.condition
+			if len(test.problems) > 0 {
+				want = test.problems[0]
+			}
+			for _, proxy := range Flavours { // neither proxy can know it
+				if diff := cmp.Diff(want, problemsByCondition(proxy, srv)[v1beta1.ConditionSpecEnforced]); diff != "" {
+					t.Errorf("%s, proxy %s (-want +got):\n%s", test.why, proxy, diff)
 				}
 			}
 		})

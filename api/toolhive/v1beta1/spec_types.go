@@ -4,10 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/json"
 )
 
-// MCPServerSpec is what a user asks for. Fields that are not named here are kept
-// as they are: they belong to other controllers.
+// MCPServerSpec is what a user asks for. The API server drops fields that are not named here, and says so
+// (kubectl refuses them); the CRD of a newer ToolHive may keep them: see Unread.
 //
 // Lists and texts that rules read are bounded, far above what manifests have, so
 // that the API server knows what the rules cost.
@@ -15,7 +16,6 @@ import (
 // +kubebuilder:object:generate=true
 // +kubebuilder:validation:XValidation:rule="!has(self.authzConfig) || !has(self.authzConfigRef)",message="spec.authzConfig and spec.authzConfigRef exclude each other: keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.rateLimiting) || has(self.sessionStorage) && self.sessionStorage.provider == 'redis'",message="spec.rateLimiting needs spec.sessionStorage with provider redis: set it, or remove rateLimiting"
-// +kubebuilder:pruning:PreserveUnknownFields
 type MCPServerSpec struct {
 	// Image of the MCP server.
 	// +kubebuilder:validation:MinLength=1
@@ -67,6 +67,7 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
+	// +listMapKey=key
 	// +optional
 	Secrets []SecretRef `json:"secrets,omitempty"`
 	// ServiceAccount of the MCP server's pods; NAME-sa, which is created, if unset.
@@ -125,6 +126,23 @@ type MCPServerSpec struct {
 	ExternalAuthConfigRef *LocalRef `json:"externalAuthConfigRef,omitempty"`
 
 	Unenforced `json:",inline"`
+
+	// Unread are the paths of fields that this version does not know, such as sessionStorage.region: a mistyped
+	// name, or a field of a newer ToolHive whose CRD is installed. UnmarshalJSON sets it; it is not sent.
+	Unread []string `json:"-"`
+}
+
+// UnmarshalJSON reads a spec as json.Unmarshal does, and notes what it does not know in Unread.
+func (s *MCPServerSpec) UnmarshalJSON(data []byte) error {
+	type plain MCPServerSpec // without this method
+	*s = MCPServerSpec{}
+	unread, err := json.UnmarshalStrict(data, (*plain)(s), json.DisallowUnknownFields)
+	for _, e := range unread {
+		if e, ok := e.(json.FieldError); ok {
+			s.Unread = append(s.Unread, e.FieldPath())
+		}
+	}
+	return err
 }
 
 // Unenforced are the fields that ask for something that the proxy of this

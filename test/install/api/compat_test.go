@@ -156,6 +156,9 @@ func (c comparison) meaning(path string, theirs, ours apiextensionsv1.JSONSchema
 	if path == ".status" || path == ".status.observedGeneration" {
 		ours.Default = theirs.Default
 	}
+	if slices.Equal(theirs.XListMapKeys, ours.XListMapKeys[:min(len(theirs.XListMapKeys), len(ours.XListMapKeys))]) {
+		ours.XListMapKeys = theirs.XListMapKeys // another key more takes more lists: v0.63.0 has name and key of spec.secrets
+	}
 	of := func(s apiextensionsv1.JSONSchemaProps) same {
 		m := same{Type: s.Type, Format: s.Format, List: s.XListType, Map: s.XMapType, Keys: s.XListMapKeys}
 		if s.Default != nil {

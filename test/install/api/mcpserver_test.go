@@ -102,6 +102,8 @@ func TestSpecRules(t *testing.T) {
 		"VolumeColon":        {why: "no mount has it", spec: with("volumes", volume("data", "/srv", "/data:ro")), want: "mountPath must be an absolute path"},
 		"VolumeName":         {why: "it is the name of a volume of a pod", spec: with("volumes", volume("My_Data", "/srv", "/data")), want: "the name of a volume"},
 		"Secret":             {why: "the key is the variable", spec: with("secrets", list(object{"name": "s", "key": "TOKEN"}))},
+		"SecretTwoKeys":      {why: "ToolHive takes them since v0.63.0", spec: with("secrets", list(object{"name": "s", "key": "A"}, object{"name": "s", "key": "B"}))},
+		"SecretKeyTwice":     {why: "one variable, twice", spec: with("secrets", list(object{"name": "s", "key": "A"}, object{"name": "s", "key": "A"})), want: "spec.secrets[1]: Duplicate value"},
 		"SecretWithoutName":  {why: "which?", spec: with("secrets", list(object{"name": "", "key": "k"})), want: "spec.secrets[0].name"},
 		"SecretWithoutKey":   {why: "which?", spec: with("secrets", list(object{"name": "s", "key": ""})), want: "spec.secrets[0].key"},
 		"SecretTarget":       {why: "as with env", spec: with("secrets", list(object{"name": "s", "key": "k", "targetEnvName": "A=B"})), want: "targetEnvName is the name of an environment variable"},
@@ -125,6 +127,26 @@ func many(n int) []any {
 }
 
 // tryCreate tells whether a server is accepted, in both versions.
+// A server that is open by a typing mistake is worse than one that is refused. kubectl asks for strict validation.
+func TestMistypedFieldsAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct{ why, field string }{
+		"Authz":       {why: "it would run without authorization", field: "authzconfig"},
+		"OIDC":        {why: "it would run without authentication", field: "oidcConfigref"},
+		"OldPort":     {why: "of an older ToolHive: the server would listen elsewhere", field: "targetPort"},
+		"PodTemplate": {why: "the pods would be others", field: "podTemplate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := client.WithFieldValidation(ruled(t), "Strict")
+			for _, version := range served {
+				err := c.Create(t.Context(), server(version, "mistyped", with(tc.field, object{"name": "x"})), client.DryRunAll)
+				if want := `unknown field "spec.` + tc.field + `"`; err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %s answered %v, want it to say %q", tc.why, version, err, want)
+				}
+			}
+		})
+	}
+}
+
 func tryCreate(t *testing.T, why, name string, spec object, want string) {
 	t.Helper()
 	c := ruled(t)
