@@ -50,7 +50,8 @@ LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore Command
 	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
 	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken ManifestPath \
 	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
-	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers
+	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers \
+	WebhookDelaysWrites WritesLandAfterTheProof
 empty :=
 LONG = ^Test($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$
 

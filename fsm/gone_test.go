@@ -56,7 +56,7 @@ func TestVanishedFromEveryPhase(t *testing.T) {
 		"RollingBack":                  {why: "a rollback that is stuck goes on", path: []string{"Aborting"}},
 		"Aborting":                     {why: "as before: it was being deleted already"},
 		"Converged": {why: "no way leads back: its own steps go on as far as something is held", reach: converged, left: kept,
-			did: []string{"UnlockV3", "AttachDependents", "DeleteDisabledAPIService", "HandOverFields", "CloseSideDoor"}},
+			did: []string{"UnlockV3", "AttachDependents", "DeleteDisabledAPIService", "BringLateWrites", "HandOverFields", "CloseSideDoor"}},
 		"Failed":     {why: "nothing is held"},
 		"Rejected":   {why: "nothing was ever taken"},
 		"Complete":   {why: "the CRDs of v1 stay: nobody asked for the clean-up", left: kept},

@@ -133,6 +133,10 @@ func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 		return nil, err
 	}
 	plan.Compared(compared)
-	plan.Expect(l.dm.Status.CopyAhead, answers)
+	delay, err := l.WebhookDelay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan.Expect(l.dm.Status.CopyAhead, answers, delay)
 	return plan, nil
 }

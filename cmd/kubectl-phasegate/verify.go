@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -19,7 +20,8 @@ func verifyCommand(s streams) *cobra.Command {
 		Short: "Compare every v1 object with its copy in v3",
 		Long: `Compare every v1 object with its copy in v3, as the migration does before it opens v3.
 Lists objects only in v3 that this migration did not make (‼): they take effect when v3
-opens, but make no copy wrong. Reads as you, and changes nothing.
+opens, but make no copy wrong, and late writes of v1 that a person has to decide about
+(‼). Reads as you, and changes nothing.
 
 Use it between the copy and the first write to v3. Before the cut-over, v3 shows v1's own
 objects, and the command fails. Later, changes made in v3 count as differences.
@@ -58,6 +60,8 @@ type sides struct {
 	Differences []string `json:"differences"`
 	// OnlyInV3 name one object each that no copy is of: the sides are the same all the same.
 	OnlyInV3 []string `json:"onlyInV3"`
+	// LateWrites name one object each that was written in v1 after both sides were compared, and in v3 too.
+	LateWrites []string `json:"lateWrites"`
 }
 
 func compareSides(ctx context.Context, s streams, at *cluster, args []string, kindsFile string) (sides, error) {
@@ -78,11 +82,14 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
 	}
-	return sidesOf(dm.Name, v), nil
+	return sidesOf(dm, v), nil
 }
 
-func sidesOf(name string, v copier.Verification) sides {
-	out := sides{Migration: name, Same: v.OK(), Kinds: []copier.KindVerification{}, Differences: []string{}, OnlyInV3: []string{}}
+func sidesOf(dm *migration, v copier.Verification) sides {
+	out := sides{Migration: dm.Name, Same: v.OK(), Kinds: []copier.KindVerification{}, Differences: []string{}, OnlyInV3: []string{}, LateWrites: []string{}}
+	for _, c := range dm.Status.LateWrites {
+		out.LateWrites = append(out.LateWrites, migrationv1.Conflicts{c}.String())
+	}
 	for _, k := range v.Kinds {
 		if k.V1+k.V3 > 0 {
 			out.Kinds = append(out.Kinds, k)
@@ -116,6 +123,9 @@ func (o sides) table() string {
 	_ = t.Flush() // a text is never full
 	for _, d := range o.Differences {
 		fmt.Fprintf(out, "× %s\n", d)
+	}
+	for _, text := range o.LateWrites {
+		fmt.Fprintf(out, "‼ written in v1 after both sides were compared, and in v3 too: %s\n", text)
 	}
 	for i, text := range o.OnlyInV3 {
 		if i == onlyInV3Named {

@@ -17,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -47,6 +48,7 @@ type options struct {
 	maxRequests     int
 	polite          bool
 	storeQuota      resource.QuantityValue
+	requestTimeout  time.Duration
 	log             logOptions
 	tracing         tracingOptions
 	shutdownTimeout time.Duration
@@ -77,6 +79,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "requests to the API server at a time, those of a migration's copy included; without watches and the lease")
 	f.BoolVar(&o.polite, "polite", false, "copy one object at a time, with pauses, while nothing is locked, so that the API server hardly slows down for others")
 	f.Var(&o.storeQuota, "store-quota", "etcd's --quota-backend-bytes, such as 8Gi: a migration does not start, or stops, before its copies fill it; default: that of etcd, 2Gi")
+	f.DurationVar(&o.requestTimeout, "request-timeout", datastoremigration.DefaultRequestTimeout, "the longest --request-timeout of your API servers: for so long a migration looks for writes of v1 that were let in before the lock and land after the copy")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", none, `address of /healthz and /readyz, such as :8081; "0" serves none`)
 	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "time for running work to end after SIGTERM; keep it below the pod's terminationGracePeriodSeconds")
 	o.leader.addFlags(f)

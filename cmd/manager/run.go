@@ -179,7 +179,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(), Pod: ownPod(),
-			LowPriority: p.polite, Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(),
+			LowPriority: p.polite, Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(), RequestTimeout: p.requestTimeout,
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {

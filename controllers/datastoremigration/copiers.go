@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,12 @@ type migrationCache struct {
 	// fence is what was seen of it last, and fenced since when.
 	fence  fenceParts
 	fenced time.Time
+	// closed are the addresses of the API servers that have all refused writes of v1 since then.
+	closed string
+	since  time.Time
+	// verified is since when this process knows that both sides were found equal, at that second.
+	verified     time.Time
+	verifiedThen int64
 	// full: the copies had filled the store, and are not deleted yet.
 	full bool
 }
@@ -63,6 +70,40 @@ func (l *caches) fenced(dm *migration, parts fenceParts, now time.Time) time.Tim
 		known.fence, known.fenced = parts, now
 	}
 	return known.fenced
+}
+
+// closed tells since when these very API servers have refused writes of v1: since now at the latest. It is for a lock
+// that has stood all the time.
+func (l *caches) closed(dm *migration, servers []apiServer, now time.Time) time.Time {
+	addresses := ""
+	for _, server := range servers {
+		addresses += server.address + " "
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	if known.closed != addresses {
+		known.closed, known.since = addresses, now
+	}
+	return known.since
+}
+
+// opened forgets since when v1 is closed: it is about to be locked, or opened.
+func (l *caches) opened(dm *migration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entry(dm).closed = ""
+}
+
+// verified tells since when this process knows the last comparison: since now at the latest.
+func (l *caches) verified(dm *migration, at metav1.Time, now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	if then := at.Unix(); known.verifiedThen != then || known.verified.IsZero() {
+		known.verified, known.verifiedThen = now, then
+	}
+	return known.verified
 }
 
 // setFull notes that the copies have filled the store, or that they are gone. It is nowhere else: such a store takes no

@@ -197,15 +197,17 @@ func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 // verify compares both sides. What it proves is on record as long as it is true: the
 // clean-up deletes nothing else.
 func (s *copying) verify(ctx context.Context, sc *scope) (outputs, error) {
-	v, err := s.copier(sc.Object).Verify(ctx)
-	if err != nil {
-		return nil, err
-	}
 	revision := uint64(0) // where others may write v1, it would prove nothing
 	if isEnforced(sc.Object) {
+		// Before anything is read: what lands meanwhile is newer, whether it is read or not.
+		var err error
 		if revision, err = s.copier(sc.Object).Revision(ctx); err != nil {
 			return nil, err
 		}
+	}
+	v, err := s.copier(sc.Object).Verify(ctx)
+	if err != nil {
+		return nil, err
 	}
 	// What was written through a lock that was open for a moment may be in what was read before.
 	if err := s.lock.lockStands(ctx, sc); err != nil {
@@ -213,8 +215,12 @@ func (s *copying) verify(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	people, _ := forPeople(v.Different)
 	altered := judgeAltered(sc.Object, v.Altered)
+	proved := verified(v, len(altered) == 0, revision, sc.Clock.Now())
+	if proved != nil {
+		s.caches.verified(sc.Object, proved.At, sc.Clock.Now())
+	}
 	sc.Report(func(dm *migration) {
-		showVerified(dm, verified(v, len(altered) == 0, revision, sc.Clock.Now()))
+		showVerified(dm, proved)
 		if len(people) > 0 {
 			setConflicts(dm, people)
 		}
@@ -272,16 +278,21 @@ func (s *copying) deleteCopies(ctx context.Context, sc *scope) (outputs, error) 
 }
 
 func setConflicts(dm *migration, conflicts []copier.Conflict) {
-	dm.Status.Conflicts = nil
+	dm.Status.Conflicts = shownConflicts(conflicts)
+	if dm.Status.Progress == nil {
+		dm.Status.Progress = &migrationv1.Progress{}
+	}
+	dm.Status.Progress.Conflicts = int32(len(conflicts))
+}
+
+// shownConflicts are as many as the status lists.
+func shownConflicts(conflicts []copier.Conflict) (shown migrationv1.Conflicts) {
 	for _, c := range conflicts[:min(len(conflicts), migrationv1.MaxConflicts)] {
 		entry := migrationv1.Conflict{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 		for _, f := range c.Fields[:min(len(c.Fields), migrationv1.MaxConflictFields)] {
 			entry.Fields = append(entry.Fields, v1alpha1.Shorten(f.String(), migrationv1.MaxConflictFieldLength))
 		}
-		dm.Status.Conflicts = append(dm.Status.Conflicts, entry)
+		shown = append(shown, entry)
 	}
-	if dm.Status.Progress == nil {
-		dm.Status.Progress = &migrationv1.Progress{}
-	}
-	dm.Status.Progress.Conflicts = int32(len(conflicts))
+	return shown
 }

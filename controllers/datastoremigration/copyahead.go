@@ -47,7 +47,11 @@ func (s *copying) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 			refuseAhead(sc, blocked)
 			break
 		}
-		sc.Report(func(dm *migration) { showRound(dm, last, sc.Clock.Now().Sub(began)) })
+		slow, err := s.slowWebhooks(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sc.Report(func(dm *migration) { showRound(dm, last, sc.Clock.Now().Sub(began), longestDelay(slow)) })
 		out := copied(last)
 		if out["conflicts"] != 0 || len(last.Rejected) > 0 || last.Changed() < until {
 			return out, nil
@@ -76,13 +80,13 @@ func isAhead(sc *scope) (open bool) {
 }
 
 // showRound also tells how long the lock will last.
-func showRound(dm *migration, result copier.Result, took time.Duration) {
+func showRound(dm *migration, result copier.Result, took, delay time.Duration) {
 	ahead := dm.Status.CopyAhead
 	if ahead == nil {
 		return
 	}
 	rate := perSecond(result.Done, took)
-	expected, basis := ExpectedLock(result.Done, rate, result.Deferred)
+	expected, basis := ExpectedLock(result.Done, rate, result.Deferred, delay)
 	ahead.Round++
 	ahead.Changed = int32(result.Changed())
 	ahead.ExpectedLockSeconds = expected

@@ -5,14 +5,22 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// drain proves that v1 is closed, and then that nobody has written it for `quiet`: what
-// was let in before has landed.
+// drain proves that v1 is closed, lets what waits in a webhook land, and then proves that nobody has written v1 for `quiet`.
+//
+// A write passes the fence before it comes to the validating webhooks. They are asked at the same time, and none has
+// longer than its timeout, so after the longest one there is none in them that was let in before. A write that is tried
+// again, because its object has changed, comes to the fence again. How long a probe takes in them proves nothing about
+// another write. They are listed once v1 is closed: one that came since the checks counts.
+//
+// What is delayed on the way to etcd is not seen: bringLateWrites looks for that, once v3 is open.
 //
 // The proof is as good as two equal lists of v1, `quiet` apart. Instead of the first it
 // asks, once v1 is closed, for the revision of the storage and for the number of objects
@@ -39,7 +47,7 @@ func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
 	quiet, atMost := sc.With.Duration("quiet", time.Second), sc.With.Duration("atMost", 10*time.Second)
 	end := sc.Clock.Now().Add(atMost)
 	c, moving := s.copier(sc.Object), s.registry.All() // the lock is v1's too
-	if err := c.Snapshot.Take(ctx, moving); err != nil {
+	if err := s.snapshot(ctx, sc, c, closed); err != nil {
 		return nil, err
 	}
 	for {
@@ -62,6 +70,36 @@ func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
 			return outputs{"quiet": false}, nil
 		}
 	}
+}
+
+// snapshot notes where v1 stands when no write waits in a webhook any more that was let in before v1 was closed. The
+// webhooks are listed meanwhile, so that it takes no time where there are none.
+func (s *v1Lock) snapshot(ctx context.Context, sc *scope, c *copier.Copier, closed []apiServer) error {
+	if len(closed) == 0 {
+		return c.Snapshot.Take(ctx, s.registry.All())
+	}
+	since := s.caches.closed(sc.Object, closed, sc.Clock.Now())
+	var slow []slowWebhook
+	group, both := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.Snapshot.Take(both, s.registry.All()) })
+	group.Go(func() (err error) {
+		slow, err = s.slowWebhooks(both)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	left := longestDelay(slow) - sc.Clock.Since(since)
+	if left <= 0 {
+		return nil
+	}
+	sc.Report(func(dm *migration) {
+		dm.Status.Message = fmt.Sprintf("v1 is closed. A write that was let in before may wait for %s in a webhook: %s", left.Round(time.Second), slow[0])
+	})
+	if err := sleep(ctx, sc.Clock, left); err != nil {
+		return err
+	}
+	return c.Snapshot.Take(ctx, s.registry.All())
 }
 
 // stillClosed is an error where it is not known for how long an API server has worked since it was closed: it did not

@@ -141,14 +141,24 @@ func (l *Inspector) read(ctx context.Context, kind *resources.Kind, name types.N
 	return read(ctx, l.s.client, name, u, fmt.Sprintf("%s %s of v3", kind.Name(), name))
 }
 
+// WebhookDelay is how much longer v1 stays locked because of webhooks that are asked about writes of it.
+func (l *Inspector) WebhookDelay(ctx context.Context) (time.Duration, error) {
+	slow, err := l.s.slowWebhooks(ctx)
+	return longestDelay(slow), err
+}
+
 // ExpectedLock is how long v1 stays locked where objects are copied ahead, and what that
 // rests on: the cut-over takes its time whatever there is to copy; under the lock everything
 // is compared, in memory; and owners that are withheld take a request each. perSecond is how
-// many objects the last round has done in a second: no more owners are added in one.
-func ExpectedLock(objects int64, perSecond int32, withheld int64) (seconds int32, basis string) {
+// many objects the last round has done in a second: no more owners are added in one. delay is that of WebhookDelay.
+func ExpectedLock(objects int64, perSecond int32, withheld int64, delay time.Duration) (seconds int32, basis string) {
 	rate := max(min(perSecond, OwnersPerSecond), 1)
 	compare := time.Duration(objects) * compareEach
-	expected := cutOver.Seconds() + compare.Seconds() + float64(withheld)/float64(rate)
-	return int32(math.Ceil(expected)), fmt.Sprintf("%s for the cut-over, %.1fs to compare %d objects, %d withheld owners to add at %d a second",
+	expected := cutOver.Seconds() + compare.Seconds() + float64(withheld)/float64(rate) + delay.Seconds()
+	basis = fmt.Sprintf("%s for the cut-over, %.1fs to compare %d objects, %d withheld owners to add at %d a second",
 		cutOver, compare.Seconds(), objects, withheld, rate)
+	if delay > 0 {
+		basis += fmt.Sprintf(", %s for writes that wait in webhooks", delay)
+	}
+	return int32(math.Ceil(expected)), basis
 }

@@ -28,6 +28,9 @@ type v1Lock struct {
 // components heed and the parameter by which the API server refuses all others. How
 // long v1 may stay closed is counted from the first time, whatever is tried again.
 func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
+	if sc.Object.Status.Lock == nil { // v1 is open
+		s.caches.opened(sc.Object)
+	}
 	mode, err := s.lockMode(ctx, sc)
 	if err != nil {
 		return nil, err

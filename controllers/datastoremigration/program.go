@@ -6,6 +6,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,6 +54,7 @@ type effects struct {
 	dryRuns    *dryRuns
 	backups    *backups
 	cleanUp    *cleanUp
+	lateWrites *lateWrites
 	components *components
 	guards     *guards
 	preflight  *preflight
@@ -85,6 +87,7 @@ func newEffects(c client.Client, settings Settings) *effects {
 	e.dryRuns = &dryRuns{copiers: over, door: e.door}
 	e.backups = &backups{cluster: on, namespace: namespace}
 	e.cleanUp = &cleanUp{copiers: over, backups: e.backups}
+	e.lateWrites = &lateWrites{copiers: over, door: e.door, timeout: cmp.Or(settings.RequestTimeout, DefaultRequestTimeout)}
 	e.components = &components{cluster: on, namespace: namespace}
 	e.guards = &guards{cluster: on, fence: e.fence, door: e.door, components: e.components}
 	e.preflight = &preflight{settings: settings, copiers: over, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
@@ -150,10 +153,10 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 			Rights: grants(onAPIService("get"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until all admitted writes of v1 have landed.",
 			Params: map[string]fsm.Param{
-				"quiet":  {Type: fsm.TypeDuration, Doc: "how long v1 must not have been written"},
+				"quiet":  {Type: fsm.TypeDuration, Doc: "how long v1 must not have been written, after the longest timeout of a validating webhook that is asked about writes of v1"},
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to continue nevertheless, if the lock is cooperative only"}},
 			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: untilDeadline(e.v1Lock.drain),
-			Rights: grants(apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
+			Rights: grants(webhookRights(), apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: untilDeadline(e.parking.awaitV3Served),
 			Rights: grants(apiServersRights(), onAPIService("get patch"), e.onV1Lock("get"), e.onV3Lock("get"),
 				allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},
@@ -223,12 +226,14 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
 				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: e.copying.copyResources,
-			Rights: grants(storeRights(), e.door.warmRights(), onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get create patch delete"), e.onV3Status("patch"))},
+			Rights: grants(webhookRights(), storeRights(), e.door.warmRights(), onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get create patch delete"), e.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: e.copying.deleteCopies,
 			Rights: grants(e.onV3("list get patch delete"), e.onV1CRDs("get"), e.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: e.v1Lock.whileLocked(e.copying.remapOwners),
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"))},
+		"BringLateWrites": {ActionSpec: fsm.ActionSpec{Doc: "Brings to v3 what was written in v1 after both sides were compared, until no request can be under way any more that was let in before the lock.",
+			Outputs: map[string]fsm.Type{"watching": fsm.TypeBool, "conflicts": fsm.TypeInt}}, Do: e.lateWrites.bring, Rights: e.lateWrites.rights()},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
 			Do: e.cleanUp.deleteV1CRDs, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), e.onV1CRDs("get delete"), e.onV3CRDs("get"), e.onV1("list"), e.backups.backUpRights())},
 	}

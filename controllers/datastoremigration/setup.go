@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -118,6 +119,8 @@ type Settings struct {
 	Limits runner.Limits
 	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
 	StoreQuota int64
+	// RequestTimeout is the longest --request-timeout of an API server; 0: DefaultRequestTimeout.
+	RequestTimeout time.Duration
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }

@@ -35,6 +35,12 @@ func decorate(m *fsm.Machine, dm *migration) {
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
 	}
+	if len(dm.Status.LateWrites) > 0 { // of which there are none before
+		dm.Status.Conflicts = dm.Status.LateWrites
+		if dm.Status.Progress != nil {
+			dm.Status.Progress.Conflicts = int32(len(dm.Status.LateWrites))
+		}
+	}
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
 	setCondition(dm, migrationv1.ConditionFailed, failedCondition(m, dm))
 }
@@ -56,6 +62,12 @@ func conflictCondition(dm *migration) *metav1.Condition {
 	}
 	c := &metav1.Condition{Reason: migrationv1.ReasonResourceMismatch}
 	first := dm.Status.Conflicts[0]
+	if len(dm.Status.LateWrites) > 0 {
+		c.Reason = migrationv1.ReasonLateWrites
+		c.Message = fmt.Sprintf("%s between v1 and v3, the first is %s: it was written in v1 after both sides were compared, and in v3 too. Write in v3 what is to be in force; status.conflicts lists both contents. The clean-up waits for the annotation %s",
+			differ(len(dm.Status.Conflicts)), objectName(first.Kind, first.Namespace, first.Name), waiverFor(dm, waiveV1Changed))
+		return c
+	}
 	c.Message = fmt.Sprintf("%s between v1 and v3, the first is %s: edit or delete one side; status.conflicts lists all, `kubectl phasegate conflicts` has the commands",
 		differ(len(dm.Status.Conflicts)), objectName(first.Kind, first.Namespace, first.Name))
 	if total := dm.Status.Progress; total != nil && int(total.Conflicts) > len(dm.Status.Conflicts) {

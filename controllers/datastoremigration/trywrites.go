@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,10 +24,6 @@ type dryRuns struct {
 
 // webhooksCheck is the id of the check about webhooks that are asked about writes of v3.
 const webhooksCheck = "v3-webhooks"
-
-func webhookRights() []rbacv1.PolicyRule {
-	return rule("list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations")
-}
 
 // tryV3Writes finds what admission would refuse when it is too late: a refusal to open v3 would keep it closed, and one
 // to delete copies would keep a retreat from its end. What can be reached is asked by dry runs; they change nothing.
@@ -92,25 +87,21 @@ func (s *dryRuns) tryLockV3(ctx context.Context, dm *migration, kind *resources.
 
 // webhooksOnV3 are the webhooks that may be asked about a write of v3.
 func (s *dryRuns) webhooksOnV3(ctx context.Context) ([]string, error) {
-	list := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-	if err := s.client.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("list ValidatingWebhookConfigurations: %w", err)
-	}
-	return webhooksOn(list.Items, namesOf(s.registry.All(), (*resources.Kind).V3Plural)), nil
+	configs, err := s.validatingWebhooks(ctx)
+	return webhooksOn(configs, namesOf(s.registry.All(), (*resources.Kind).V3Plural)), err
 }
 
 // webhooksOn names those that have a rule about a resource of v3, whatever the rest of their conditions.
 func webhooksOn(configs []admissionregistrationv1.ValidatingWebhookConfiguration, plurals []string) (names []string) {
-	writes := func(op admissionregistrationv1.OperationType) bool { return op != admissionregistrationv1.Connect }
 	ofV3 := func(r admissionregistrationv1.RuleWithOperations) bool {
-		return slices.ContainsFunc(r.Operations, writes) && (slices.Contains(r.APIGroups, "*") || slices.Contains(r.APIGroups, resources.V3Group)) &&
+		return slices.ContainsFunc(r.Operations, isWrite) && (slices.Contains(r.APIGroups, "*") || slices.Contains(r.APIGroups, resources.V3Group)) &&
 			slices.ContainsFunc(r.Resources, func(r string) bool { return r == "*" || r == "*/*" || slices.Contains(plurals, r) })
 	}
 	for i := range configs {
 		config := &configs[i]
 		for _, hook := range config.Webhooks {
 			if slices.ContainsFunc(hook.Rules, ofV3) {
-				names = append(names, fmt.Sprintf("%s (ValidatingWebhookConfiguration %s)", hook.Name, config.Name))
+				names = append(names, webhookName(config, hook.Name))
 			}
 		}
 	}

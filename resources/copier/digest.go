@@ -78,7 +78,7 @@ func (s *Source) v1Kind(ctx context.Context, kind *resources.Kind, since *migrat
 // writtenSince is false for an object that the Verification has seen in this very state. The revision alone proves it,
 // in the storage that it is of; in another one, a restored one say, the object was created later.
 func writtenSince(v1 *unstructured.Unstructured, since *migrationv1.Verified) bool {
-	version := parseVersion(v1.GetResourceVersion())
+	version := contentSince(v1)
 	return version == 0 || version > uint64(since.Revision) || v1.GetCreationTimestamp().After(since.At.Time)
 }
 

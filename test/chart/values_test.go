@@ -127,6 +127,7 @@ func TestControllersHaveTheSameValues(t *testing.T) {
 	delete(want, "dependents")
 	delete(want, "polite")
 	delete(want, "storeQuota")
+	delete(want, "requestTimeout")
 	for name, got := range all.Controllers {
 		want["enabled"], want["replicas"] = got["enabled"], got["replicas"] // nobody but a migration locks what a successor needs
 		if diff := cmp.Diff(want, got); diff != "" {

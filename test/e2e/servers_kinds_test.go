@@ -43,6 +43,8 @@ type serverKind struct {
 	restarts bool
 	// late is how much later each piece of a request or an answer arrives.
 	late time.Duration
+	// flags come in place of those of the first.
+	flags []string
 }
 
 // apiServer is one of several of a cluster, and what clients see who speak to it alone.

@@ -30,7 +30,7 @@ func (w *world) moreServers(t *testing.T, kinds ...serverKind) []*apiServer {
 	for i, kind := range kinds {
 		s := &apiServer{name: fmt.Sprintf("%s-%d", harness.APIServer, i+2), kind: kind}
 		var err error
-		if s.process, s.config, err = w.AddAPIServer(t.Context(), s.name, kind.program); err != nil {
+		if s.process, s.config, err = w.AddAPIServer(t.Context(), s.name, kind.program, kind.flags...); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

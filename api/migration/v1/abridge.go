@@ -12,12 +12,12 @@ const conditionReconciling = "Reconciling"
 const historyShown = 3
 
 // Abridge takes out of the status what people need not see in the object, so that kubectl
-// describe prints at most 60 lines: copyAhead, verified, the mode of an enforced lock, of
+// describe prints at most 60 lines: copyAhead, verified, lateWrites, the mode of an enforced lock, of
 // progress notCopied, onlyInV3, ownersWithheld and typeDetails, and what the machine has done before.
 // The MachineState has all of it, and `kubectl phasegate status` shows it.
 func (m *DatastoreMigration) Abridge() {
 	s := &m.Status
-	s.CopyAhead, s.Verified, s.Machine.Requests = nil, nil, nil
+	s.CopyAhead, s.Verified, s.LateWrites, s.Machine.Requests = nil, nil, nil, nil
 	for i := range s.Conditions {
 		// What status.observedGeneration says need not be said of each: clients fall back to that.
 		if c := &s.Conditions[i]; c.ObservedGeneration == s.ObservedGeneration {

@@ -50,6 +50,7 @@ type savedStatus struct {
 	Lock              *Lock        `json:"lock,omitempty"`
 	CopyAhead         *CopyAhead   `json:"copyAhead,omitempty"`
 	Verified          *Verified    `json:"verified,omitempty"`
+	LateWrites        string       `json:"lateWrites,omitempty"`
 	NotCopied         string       `json:"notCopied,omitempty"`
 	OnlyInV3          string       `json:"onlyInV3,omitempty"`
 	OwnersWithheld    int32        `json:"ownersWithheld,omitempty"`
@@ -57,12 +58,12 @@ type savedStatus struct {
 
 // SavedStatus returns the fields of the status that must outlive a crash as a JSON
 // object, for the entry v1alpha1.SavedStatus of a MachineState: datastoreLockedAt,
-// startedAt, completedAt, lock, copyAhead, verified, and of progress
+// startedAt, completedAt, lock, copyAhead, verified, lateWrites, and of progress
 // notCopied, onlyInV3 and ownersWithheld. It is empty when none of them is set. Equal fields give equal texts.
 func (m *DatastoreMigration) SavedStatus() (string, error) {
 	s := &m.Status
 	saved := savedStatus{DatastoreLockedAt: s.DatastoreLockedAt, StartedAt: s.StartedAt, CompletedAt: s.CompletedAt,
-		Lock: s.Lock, CopyAhead: s.CopyAhead, Verified: s.Verified}
+		Lock: s.Lock, CopyAhead: s.CopyAhead, Verified: s.Verified, LateWrites: s.LateWrites.String()}
 	if s.Progress != nil {
 		saved.NotCopied, saved.OnlyInV3, saved.OwnersWithheld = s.Progress.NotCopied, s.Progress.OnlyInV3, s.Progress.OwnersWithheld
 	}
@@ -90,7 +91,7 @@ func (m *DatastoreMigration) SetSavedStatus(text string) error {
 	}
 	s := &m.Status
 	s.DatastoreLockedAt, s.StartedAt, s.CompletedAt = saved.DatastoreLockedAt, saved.StartedAt, saved.CompletedAt
-	s.Lock, s.CopyAhead, s.Verified = saved.Lock, saved.CopyAhead, saved.Verified
+	s.Lock, s.CopyAhead, s.Verified, s.LateWrites = saved.Lock, saved.CopyAhead, saved.Verified, ParseConflicts(saved.LateWrites)
 	if s.Progress == nil && (saved.NotCopied+saved.OnlyInV3 != "" || saved.OwnersWithheld != 0) {
 		s.Progress = &Progress{}
 	}

@@ -18,10 +18,11 @@ func savedAt(minute int) *metav1.Time {
 func TestSavedStatus(t *testing.T) {
 	full := v1.DatastoreMigrationStatus{
 		DatastoreLockedAt: savedAt(1), StartedAt: savedAt(0), CompletedAt: savedAt(2),
-		Lock:      &v1.Lock{Mode: v1.LockEnforced, Deadline: savedAt(31)},
-		CopyAhead: &v1.CopyAhead{State: v1.CopyAheadOpen, Round: 2},
-		Verified:  &v1.Verified{At: *savedAt(2), Digests: "Tier=3:9f86d081884c7d65"},
-		Progress:  &v1.Progress{NotCopied: "Tier a", OnlyInV3: "Tier b", OwnersWithheld: 4},
+		Lock:       &v1.Lock{Mode: v1.LockEnforced, Deadline: savedAt(31)},
+		CopyAhead:  &v1.CopyAhead{State: v1.CopyAheadOpen, Round: 2},
+		Verified:   &v1.Verified{At: *savedAt(2), Digests: "Tier=3:9f86d081884c7d65"},
+		LateWrites: v1.Conflicts{{Kind: "Tier", Name: "c", Fields: []string{"spec.order: 1 in v1, 2 in v3"}}},
+		Progress:   &v1.Progress{NotCopied: "Tier a", OnlyInV3: "Tier b", OwnersWithheld: 4},
 	}
 	for name, c := range map[string]struct {
 		why    string
@@ -32,7 +33,7 @@ func TestSavedStatus(t *testing.T) {
 		"one":  {"what is unset is not named", v1.DatastoreMigrationStatus{StartedAt: savedAt(0)}, `{"startedAt":"2026-03-04T12:00:00Z"}`},
 		"all": {"these fields, and no other", full, `{"datastoreLockedAt":"2026-03-04T12:01:00Z","startedAt":"2026-03-04T12:00:00Z","completedAt":"2026-03-04T12:02:00Z",` +
 			`"lock":{"mode":"Enforced","deadline":"2026-03-04T12:31:00Z"},"copyAhead":{"state":"Open","round":2},` +
-			`"verified":{"at":"2026-03-04T12:02:00Z","digests":"Tier=3:9f86d081884c7d65"},"notCopied":"Tier a","onlyInV3":"Tier b","ownersWithheld":4}`},
+			`"verified":{"at":"2026-03-04T12:02:00Z","digests":"Tier=3:9f86d081884c7d65"},"lateWrites":"Tier c: spec.order: 1 in v1, 2 in v3","notCopied":"Tier a","onlyInV3":"Tier b","ownersWithheld":4}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := v1.DatastoreMigration{Status: c.status}

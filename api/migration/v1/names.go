@@ -99,6 +99,9 @@ const (
 	// ReasonConflictsOmitted goes with Conflict when there are more than
 	// MaxConflicts of them; the message says how many are not listed.
 	ReasonConflictsOmitted = "ConflictsOmitted"
+	// ReasonLateWrites goes with Conflict when v1 was written after both sides were compared, by what had
+	// been let in before, and v3 too.
+	ReasonLateWrites = "LateWrites"
 	// ReasonMigrationError goes with Failed.
 	ReasonMigrationError = "MigrationError"
 )

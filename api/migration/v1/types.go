@@ -115,6 +115,14 @@ type DatastoreMigrationStatus struct {
 	// does not show it.
 	// +optional
 	Verified *Verified `json:"verified,omitempty"`
+	// LateWrites lists, as Conflicts does, what was written in v1 after both sides were compared and is
+	// not in v3, because the object was written there, too: a person has to decide. Conflicts shows it. The
+	// MachineState has it; the object does not show it.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=131072
+	// +optional
+	LateWrites Conflicts `json:"lateWrites,omitempty"`
 	// Conflicts lists the v3 objects that are in the way, in one line of describe: "KIND
 	// NAMESPACE/NAME: FIELD; FIELD | KIND NAME: FIELD". Progress.Conflicts counts all of them,
 	// also those beyond the 32 that are listed here.

@@ -123,6 +123,13 @@ func (in *DatastoreMigrationStatus) DeepCopyInto(out *DatastoreMigrationStatus) 
 		*out = new(Verified)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.LateWrites != nil {
+		in, out := &in.LateWrites, &out.LateWrites
+		*out = make(Conflicts, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Conflicts != nil {
 		in, out := &in.Conflicts, &out.Conflicts
 		*out = make(Conflicts, len(*in))

@@ -26,6 +26,9 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- with $root.Values.controllers.datastoremigration.storeQuota }}
 - --store-quota={{ . }}
 {{- end }}
+{{- with $root.Values.controllers.datastoremigration.requestTimeout }}
+- --request-timeout={{ . }}
+{{- end }}
 {{- else if eq $controller "mcpserver" }}
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
 {{- if eq (include "phasegate.proxy" $root) "toolhive" }}

@@ -117,7 +117,8 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 	return &runner.Reconciler[*migration]{
 		Client: c, Machine: func() *fsm.Machine { return w.machine },
 		Program: datastoremigration.Program(c, datastoremigration.Settings{
-			Registry: w.Registry, CalicoNamespace: setup.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
+			RequestTimeout: time.Millisecond,
+			Registry:       w.Registry, CalicoNamespace: setup.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
 		Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 		Shape: w.shape,
 	}

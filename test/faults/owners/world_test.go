@@ -196,7 +196,7 @@ func (w *world) run(machine *machinestore.Handle, rules ...*faults.Rule) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Wrap(faults.New(rules...).Wrap)
-	gate := datastoremigration.Gate(config, machine, datastoremigration.Settings{Registry: w.Registry, CalicoNamespace: setup.CalicoNamespace},
+	gate := datastoremigration.Gate(config, machine, datastoremigration.Settings{RequestTimeout: time.Millisecond, Registry: w.Registry, CalicoNamespace: setup.CalicoNamespace},
 		runner.NewMetrics(prometheus.NewRegistry()))
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

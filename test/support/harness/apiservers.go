@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,9 @@ import (
 
 // AddAPIServer starts one more kube-apiserver on the etcd of the cluster, with the flags of the first one and
 // another port, and returns it when it is ready, with the administrator's configuration for it. It ends with the
-// cluster, if not by Kill before. program is that of another version; empty: the one of the first.
-func (c *Cluster) AddAPIServer(ctx context.Context, name, program string) (*Server, *rest.Config, error) {
+// cluster, if not by Kill before. program is that of another version; empty: the one of the first. flags, as
+// --name=value, come in place of those of the first.
+func (c *Cluster) AddAPIServer(ctx context.Context, name, program string, flags ...string) (*Server, *rest.Config, error) {
 	first, err := c.Server(APIServer)
 	if err != nil {
 		return nil, nil, err
@@ -41,8 +43,8 @@ func (c *Cluster) AddAPIServer(ctx context.Context, name, program string) (*Serv
 	if err != nil {
 		return nil, nil, err
 	}
-	args := append([]string{"run", "--dir", first.home, "--name", name, "--"}, first.args...)
-	cmd := exec.CommandContext(ctx, launcher, append(args, "--secure-port="+port)...) // the last of two flags counts
+	args := append([]string{"run", "--dir", first.home, "--name", name, "--"}, replaced(first.args, append(flags, "--secure-port="+port))...)
+	cmd := exec.CommandContext(ctx, launcher, args...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("start %s: %w:\n%s", name, err, said)
 	}
@@ -59,6 +61,18 @@ func (c *Cluster) AddAPIServer(ctx context.Context, name, program string) (*Serv
 	return added, config, Await(ctx, name+" to be ready", reviveLimit, func(ctx context.Context) error {
 		return askReady(ctx, asking, config.Host)
 	})
+}
+
+// replaced are arguments with these flags in place of their own.
+func replaced(args, flags []string) []string {
+	is := func(a, b string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return strings.HasPrefix(b, name+"=")
+	}
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return slices.ContainsFunc(flags, func(flag string) bool { return is(flag, arg) })
+	})
+	return append(args, flags...)
 }
 
 // Advertise makes the EndpointSlice of the Service kubernetes, which lists API servers, as theirs do in a real

@@ -198,16 +198,23 @@ func (s *Setup) StartManager(args ...string) (*harness.Process, error) {
 	return s.StartManagerOf("", args...)
 }
 
+// lookLate is how long a migration looks for late writes: no test but those of them has any.
+const lookLate = "--request-timeout=1ms"
+
 // StartManagerOf runs a program as the manager; empty: bin/manager.
 func (s *Setup) StartManagerOf(path string, args ...string) (*harness.Process, error) {
-	if path == "" {
+	ours := path == ""
+	if ours {
 		var err error
 		if path, err = harness.Binary("manager"); err != nil {
 			return nil, err
 		}
 	}
-	return harness.StartProcess(harness.Program{Name: "manager", Path: path, LogDir: s.LogDir,
-		Args: append([]string{"--kubeconfig", s.Kubeconfig, "--calico-namespace", CalicoNamespace}, args...)})
+	usual := []string{"--kubeconfig", s.Kubeconfig, "--calico-namespace", CalicoNamespace}
+	if ours {
+		usual = append(usual, lookLate)
+	}
+	return harness.StartProcess(harness.Program{Name: "manager", Path: path, LogDir: s.LogDir, Args: append(usual, args...)})
 }
 
 // Migrate creates a DatastoreMigration.

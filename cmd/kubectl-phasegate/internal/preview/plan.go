@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
@@ -102,8 +103,8 @@ func (p *Plan) Checked(answers []check.Answer) error {
 }
 
 // Expect says how long v1 would be locked: what the migration has found out, if it has copied
-// ahead; else what is usual for so many objects.
-func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer) {
+// ahead; else what is usual for so many objects. delay is that of webhooks.
+func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer, delay time.Duration) {
 	refused := slices.ContainsFunc(answers, func(a check.Answer) bool { return a.ID == datastoremigration.CopyAheadCheck && len(a.Findings) > 0 })
 	if ahead != nil {
 		refused = ahead.State == migrationv1.CopyAheadRefused
@@ -112,7 +113,7 @@ func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer) {
 			return
 		}
 	}
-	seconds, basis := datastoremigration.ExpectedLock(p.Objects, datastoremigration.OwnersPerSecond, 0)
+	seconds, basis := datastoremigration.ExpectedLock(p.Objects, datastoremigration.OwnersPerSecond, 0, delay)
 	p.Lock = Lock{Seconds: seconds, AtLeast: refused, Basis: basis}
 	if refused {
 		p.Lock.Basis += fmt.Sprintf("; all %d objects are copied under the lock, too", p.Objects)

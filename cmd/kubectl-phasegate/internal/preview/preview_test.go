@@ -100,7 +100,7 @@ func TestTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(p)
-		p.Expect(nil, answers(p))
+		p.Expect(nil, answers(p), 0)
 		return p
 	}
 	only := slices.Repeat([]resources.Problem{{Kind: "NetworkSet", Namespace: "shop", Name: "old", Reason: resources.ReasonOnlyInV3,
@@ -161,7 +161,7 @@ func TestExpect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := preview.Plan{Objects: 1000}
-			p.Expect(c.ahead, nil)
+			p.Expect(c.ahead, nil, 0)
 			if diff := cmp.Diff(c.want, p.Lock); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
