@@ -27,13 +27,14 @@ const _ = uint(limit.MaxBody - runconfig.MaxRequestBody)
 func (o options) connector(l *config.Loaded, access *kube.Access) func(host string) supervise.Connection {
 	run := l.Run
 	requests, answers := limit.NewBudget(limit.Total).Bound(run.MaxRequestBodySize), limit.NewBudget(limit.Total)
+	state := limit.NewShares(bridge.StateBytes)
 	if run.Transport == v1beta1.TransportStdio {
 		return func(string) supervise.Connection {
 			return bridge.New(bridge.Options{
 				Open:    attach.Opener(access.Config, access.Namespace, run.Name),
 				Restart: attach.Restarter(access.Client, access.Namespace, run.Name),
 				Mode:    run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
-				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, Log: o.log,
+				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, State: state, Log: o.log,
 			})
 		}
 	}

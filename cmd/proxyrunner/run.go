@@ -54,6 +54,9 @@ Environment:
                                   * for all. Pages of the client's own machine
                                   are always allowed
   ` + v1beta1.EnvOpenShift + `              true leaves the server's user and groups to OpenShift
+  ` + front.HostsEnv + `    names by which clients reach the proxy from outside,
+                                  comma-separated; * for any. Addresses and names
+                                  of the cluster are always allowed
   POD_NAMESPACE                   namespace, without a ServiceAccount
   KUBECONFIG                      API server, outside of a pod
   TOOLHIVE_DEBUG                  as --debug
@@ -119,7 +122,9 @@ func run(ctx context.Context, o options) error {
 
 	f := front.New(first.Run.Transport)
 	f.ReadWithin(first.ReadTime)
-	f.AllowOrigins(strings.FieldsFunc(os.Getenv(front.OriginsEnv), func(r rune) bool { return r == ',' || r == ' ' }))
+	f.AllowOrigins(listOf(front.OriginsEnv))
+	f.AllowHosts(append(listOf(front.HostsEnv), access.Names(v1beta1.ProxyServiceName(first.Run.Name))...))
+	f.TrustForwarded(first.Run.TrustProxyHeaders)
 	s := &supervise.Supervisor{
 		Deploy: func(ctx context.Context) (backend.Result, error) { return o.deploy(ctx, access) },
 		Await: func(ctx context.Context) error {
@@ -141,6 +146,11 @@ func run(ctx context.Context, o options) error {
 		o.log.Info("ended")
 	}
 	return err
+}
+
+// listOf reads a variable with commas or spaces in it.
+func listOf(variable string) []string {
+	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func (o options) load() (*config.Loaded, error) {

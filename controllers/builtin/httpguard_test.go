@@ -44,6 +44,18 @@ func TestConnectable(t *testing.T) {
 		"private by 6to4":            {none, "[2002:a01:203::1]:80", false},
 		"private by IPv4-compatible": {none, "[::10.1.2.3]:80", false},
 		"Teredo":                     {none, "[2001:0:a01:203::1]:80", false},
+		"private by translation":     {none, "[::ffff:0:10.1.2.3]:80", false},
+		"local NAT64":                {none, "[64:ff9b:1::a01:203]:80", false},
+		"platform of Azure":          {none, "168.63.129.16:80", false},
+		"beside it":                  {none, "168.63.129.17:80", true},
+		"relays of 6to4":             {none, "192.88.99.1:80", false},
+		"documentation IPv6":         {none, "[2001:db8::1]:80", false},
+		"documentation IPv6, newer":  {none, "[3fff:123::1]:80", false},
+		"segment routing":            {none, "[5f00::1]:80", false},
+		"dummy IPv6":                 {none, "[100:0:0:1::1]:80", false},
+		"site-local":                 {none, "[fec0::1]:80", false},
+		"not assigned IPv6":          {none, "[4000::1]:80", false},
+		"NAT64, listed":              {HTTP{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")}}, "[64:ff9b::808:808]:80", true},
 		"no address":                 {none, "example.org:80", false},
 	}
 	for name, c := range cases {

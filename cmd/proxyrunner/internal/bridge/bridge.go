@@ -36,8 +36,8 @@ const (
 	// MaxLine is the longest message of the server, in bytes. A longer one fails the
 	// call that it answers.
 	MaxLine = 10 << 20
-	// maxSessions is how many sessions there may be at a time.
-	maxSessions = 10_000
+	// StateBytes is what sessions, calls under way and subscriptions may hold together.
+	StateBytes = 24 << 20
 	// maxQuestions is how many requests of the server may wait for a client's answer.
 	maxQuestions = 256
 )
@@ -73,6 +73,9 @@ type Options struct {
 	// Requests and Answers bound what waits for the server, and for clients; nil
 	// stands for limit.Total each.
 	Requests, Answers *limit.Budget
+	// State bounds what lasts: sessions, calls under way, subscriptions; nil stands for
+	// StateBytes.
+	State *limit.Shares
 	// Log receives what goes wrong, without the content of messages.
 	Log *slog.Logger
 }
@@ -96,6 +99,10 @@ type Bridge struct {
 	greeting json.RawMessage // the last answer of the server to initialize
 	level    string          // of logs, as a client has chosen it last
 	mail     mailboxes
+	// named are the streams of calls that can be asked for again, of *mailbox, the oldest first.
+	named list.List
+	// unanswered says that the last link ended while the server may have worked on calls.
+	unanswered bool
 }
 
 // New makes a bridge. It does nothing before Run.
@@ -109,6 +116,7 @@ func New(o Options) *Bridge {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Requests = cmp.Or(o.Requests, limit.NewBudget(limit.Total))
 	o.Answers = cmp.Or(o.Answers, limit.NewBudget(limit.Total))
+	o.State = cmp.Or(o.State, limit.NewShares(StateBytes))
 	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
 	b.mail = mailboxes{mu: &b.mu, answers: o.Answers, log: o.Log, waiting: map[*mailbox]struct{}{}}
 	// A server that outlives its proxy may still answer the calls of the one before:

@@ -27,11 +27,17 @@ type call struct {
 	modern  bool
 	listens *interests
 
+	// own says that it is the bridge's own, and no client's.
+	own bool
+
 	// What follows is guarded by Bridge.mu.
+	held  int // of Options.State
 	link  *link
 	timer *time.Timer
 	token json.RawMessage // the client's progress token; nil if it wants none
 }
+
+const methodSubscribe, methodUnsubscribe = "resources/subscribe", "resources/unsubscribe"
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
 func (s *session) ask(ctx context.Context, req *rpcRequest, box *mailbox, streams bool) {
@@ -55,10 +61,10 @@ func (s *session) ask(ctx context.Context, req *rpcRequest, box *mailbox, stream
 		}
 		c.reply(&rpcResponse{Result: result}, nil)
 		return
-	case "resources/subscribe", "resources/unsubscribe":
+	case methodSubscribe, methodUnsubscribe:
 		c.method = req.Method
 		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
-		if req.Method == "resources/unsubscribe" && c.unsubscribe() {
+		if req.Method == methodUnsubscribe && c.unsubscribe() {
 			return
 		}
 	case setLevel:
@@ -82,6 +88,7 @@ func (l *link) forward(ctx context.Context, c *call, req *rpcRequest) {
 		l.bridge.mu.Lock()
 		defer l.bridge.mu.Unlock()
 		c.failLocked(unavailable(err.Error()))
+		delete(l.givenUp, c.number) // the server has not heard of it
 	}
 }
 
@@ -99,6 +106,9 @@ func (l *link) begin(c *call) *failure {
 		return &failure{status: http.StatusBadRequest, code: codeInvalidRequest,
 			message: fmt.Sprintf("the id %s is that of a request that is still under way: use another one", c.id)}
 	}
+	if why := c.holdLocked(); why != nil {
+		return why
+	}
 	c.link, c.number = l, l.numberLocked()
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
@@ -113,6 +123,7 @@ func (l *link) begin(c *call) *failure {
 // giveUpLocked answers for the server, and tells it that nobody waits any more.
 func (c *call) giveUpLocked(reason string, why *failure) {
 	if c.failLocked(why) {
+		c.link.giveUpLocked(c)
 		c.cancelLocked(reason)
 	}
 }
@@ -135,7 +146,9 @@ func (c *call) withdrawnLocked() {
 	c.timer = time.AfterFunc(afterCancel, func() {
 		c.bridge.mu.Lock()
 		defer c.bridge.mu.Unlock()
-		c.failLocked(cancelled())
+		if c.failLocked(cancelled()) {
+			c.link.giveUpLocked(c)
+		}
 	})
 }
 
@@ -158,8 +171,9 @@ func (c *call) finishLocked(resp *rpcResponse, why *failure) bool {
 		if c.method == setLevel {
 			c.bridge.level = c.about // the server has one for all
 		}
-		c.session.subscribeLocked(c.method, c.about)
+		c.session.subscribeLocked(c)
 	}
+	c.bridge.o.State.Give(c.session.from, c.held)
 	if c.modern {
 		resp.Result = completed(resp.Result)
 	}

@@ -31,7 +31,7 @@ func (l *link) announceLocked(m *rpcRequest) {
 	case !busy:
 		l.bridge.toAllLocked(data) // it is about the server
 	case only != nil:
-		l.bridge.mail.pushLocked(only.streamLocked(), item{data: data})
+		l.bridge.mail.pushLocked(l.streamLocked(only), item{data: data})
 	}
 }
 
@@ -41,11 +41,15 @@ func (b *Bridge) toAllLocked(data []byte) {
 	}
 }
 
-// callerLocked is the only session of which calls are under way, nil if there is none, or
-// several; busy says that there is one. A call that only listens does not count.
+// callerLocked is the only session for which the server may be working, nil if there is none, or
+// several; busy says that there is one. Calls that were given up count as those under way do. What
+// only listens does not, nor what the bridge itself asks.
 func (l *link) callerLocked() (only *session, busy bool) {
+	if l.blind {
+		return nil, true
+	}
 	for _, c := range l.calls {
-		if c.listens != nil {
+		if c.listens != nil || c.own {
 			continue
 		}
 		if only != nil && c.session != only {
@@ -53,13 +57,19 @@ func (l *link) callerLocked() (only *session, busy bool) {
 		}
 		only, busy = c.session, true
 	}
+	for _, s := range l.givenUp {
+		if only != nil && s != only {
+			return nil, true
+		}
+		only, busy = s, true
+	}
 	return only, busy
 }
 
 // streamLocked is where a message belongs that has to do with the session's calls:
 // on the stream of the only one, as the specification asks for, or on its own.
-func (s *session) streamLocked() *mailbox {
-	if len(s.calls) == 1 {
+func (l *link) streamLocked(s *session) *mailbox {
+	if len(s.calls) == 1 && len(l.givenUp) == 0 { // which are all of this session, if any
 		for _, c := range s.calls {
 			if c.streams {
 				return c.box
@@ -68,8 +78,6 @@ func (s *session) streamLocked() *mailbox {
 	}
 	return s.box
 }
-
-const maxSubscriptions = 256
 
 // subscribedTo tells whether a resource, or one that it is a part of, is among the
 // session's subscriptions.
@@ -82,19 +90,6 @@ func (s *session) subscribedTo(uri string) bool {
 	return false
 }
 
-// subscribeLocked notes what a call that has succeeded changes.
-func (s *session) subscribeLocked(method, uri string) {
-	switch {
-	case method == "resources/unsubscribe":
-		delete(s.subscriptions, uri)
-	case method == "resources/subscribe" && len(s.subscriptions) < maxSubscriptions:
-		if s.subscriptions == nil {
-			s.subscriptions = map[string]struct{}{}
-		}
-		s.subscriptions[uri] = struct{}{}
-	}
-}
-
 // unsubscribe ends a subscription that the server is to keep for others. It is false where there are none.
 func (c *call) unsubscribe() bool {
 	c.bridge.mu.Lock()
@@ -102,7 +97,7 @@ func (c *call) unsubscribe() bool {
 	if !c.session.keptLocked(c.about) {
 		return false
 	}
-	c.session.subscribeLocked(c.method, c.about)
+	c.session.subscribeLocked(c)
 	c.replyLocked(&rpcResponse{Result: json.RawMessage("{}")}, nil)
 	return true
 }
@@ -115,7 +110,7 @@ func (l *link) unsubscribeLocked(s *session) {
 	for uri := range s.subscriptions {
 		if !s.keptLocked(uri) {
 			params, _ := json.Marshal(map[string]any{"uri": uri}) // a text
-			l.offer(&rpcRequest{ID: number(l.numberLocked()), Method: "resources/unsubscribe", Params: params})
+			l.offer(&rpcRequest{ID: number(l.numberLocked()), Method: methodUnsubscribe, Params: params})
 		}
 	}
 }
@@ -145,7 +140,7 @@ func (s *session) keptLocked(uri string) bool {
 			return true
 		}
 		for _, c := range other.calls {
-			if c.method == "resources/subscribe" && c.about == uri {
+			if c.method == methodSubscribe && c.about == uri {
 				return true
 			}
 		}
@@ -175,7 +170,7 @@ func (l *link) questionLocked(m *rpcRequest) {
 
 // putLocked puts a question to a session, or says why it cannot.
 func (l *link) putLocked(s *session, m *rpcRequest) string {
-	box := s.streamLocked()
+	box := l.streamLocked(s)
 	if box.reader == nil || box.reader.isCut {
 		return m.Method + ": the client has no stream open on which it could be asked"
 	}
@@ -206,11 +201,15 @@ func (b *Bridge) onlyLocked() (only *session) {
 }
 
 // whomLocked is the session that the server asks, or says why there is none.
-func (l *link) whomLocked(method string) (s *session, why string) {
+func (l *link) whomLocked(method string) (whom *session, why string) {
 	if len(l.questions) >= maxQuestions {
 		return nil, "too many requests wait for clients"
 	}
-	if s, _ = l.callerLocked(); s == nil {
+	s, busy := l.callerLocked()
+	switch {
+	case s == nil && busy:
+		return nil, method + " needs exactly one client with calls under way, of which one counts that was given up and is not answered yet"
+	case s == nil:
 		s = l.bridge.onlyLocked()
 	}
 	if s == nil || l.bridge.sessions[s.id] != s {

@@ -41,6 +41,7 @@ func (l *link) greet(ctx context.Context) error {
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
 	l.bridge.greeting = result
+	l.blind = resp.Error != nil && l.bridge.unanswered // it is the process of before, and may work on for clients of before
 	return nil
 }
 
@@ -152,8 +153,7 @@ func initializeResult(discovered json.RawMessage) (json.RawMessage, error) {
 
 // roundTrip is a call of the bridge itself, which the server may take that long for.
 func (l *link) roundTrip(ctx context.Context, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
-	s := l.bridge.newSession()
-	c := &call{bridge: l.bridge, session: s, id: number(0), box: newMailbox(), within: within}
+	c := &call{bridge: l.bridge, session: l.bridge.newSession(""), own: true, id: number(0), box: newMailbox(), within: within}
 	from, _ := l.bridge.mail.attend(c.box, true, func() {}) // nobody else knows it
 	l.forward(ctx, c, &rpcRequest{ID: c.id, Method: method, Params: params})
 	select { // there is always an answer: a timeout at the latest
@@ -190,7 +190,7 @@ func (l *link) restore(ctx context.Context) {
 	}
 	for _, uri := range uris {
 		about := map[string]any{"uri": uri}
-		if !l.again(ctx, "resources/subscribe", about) {
+		if !l.again(ctx, methodSubscribe, about) {
 			return
 		}
 		params, _ := json.Marshal(about) // a text

@@ -16,8 +16,9 @@ import (
 const (
 	// maxKept and maxKeptBytes are what is kept of one stream, and maxHistory of all.
 	maxKept, maxKeptBytes, maxHistory = 64, 512 << 10, 16 << 20
-	// maxStreams is how many streams of calls a session may ask for again.
-	maxStreams = 16
+	// maxStreams is how many streams of calls a session may ask for again, and maxNamed how many
+	// all of them.
+	maxStreams, maxNamed = 16, 16_384
 	// ownStream is the session's own.
 	ownStream = "0"
 	// primeAfter is when a call's stream begins that has nothing to say: from then on it can
@@ -40,6 +41,9 @@ type history struct {
 	at    *list.Element // in mailboxes.histories
 	// call says that the stream is that of a call, and answered that the answer was taken.
 	call, answered bool
+	// of and asked are the session of a call's stream that can be asked for, and its place in Bridge.named.
+	of    *session
+	asked *list.Element
 }
 
 func (h *history) id(n int) string { return fmt.Sprintf("%s-%d", h.name, n) }
@@ -65,7 +69,7 @@ func (m *mailboxes) keepLocked(box *mailbox, i *item) {
 	}
 	h.last++
 	i.id = h.id(h.last)
-	size := len(i.data)
+	size := i.size()
 	for size <= maxKeptBytes && m.keptBytes+size > maxHistory && m.forgetOldestLocked() {
 	}
 	if size > maxKeptBytes || !m.answers.Take(size) {
@@ -85,7 +89,7 @@ func (m *mailboxes) keepLocked(box *mailbox, i *item) {
 }
 
 func (m *mailboxes) forgetFirstLocked(h *history) {
-	size := len(h.items[0].data)
+	size := h.items[0].size()
 	h.items[0] = item{}
 	h.items, h.bytes = h.items[1:], h.bytes-size
 	m.keptBytes -= size
@@ -132,7 +136,7 @@ func (m *mailboxes) resume(box *mailbox, n int, abort func()) (r *reader, ok boo
 	again := slices.Clone(h.items[first:])
 	h.items, h.last = h.items[:first], h.last-len(again)
 	for _, i := range again { // it waits again, and its memory with it
-		h.bytes, m.keptBytes, box.bytes = h.bytes-len(i.data), m.keptBytes-len(i.data), box.bytes+len(i.data)
+		h.bytes, m.keptBytes, box.bytes = h.bytes-i.size(), m.keptBytes-i.size(), box.bytes+i.size()
 		h.answered = h.answered && !i.answer
 	}
 	box.items, box.since = append(again, box.items...), time.Now()

@@ -16,7 +16,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	b := New(Options{})
 	var all []*mailbox
 	for range 50 {
-		s, _ := b.open()
+		s, _ := b.open("")
 		b.mail.attend(s.box, false, func() {})
 		sayAll(t, b, s, 10, big)
 		all = append(all, s.box)
@@ -24,10 +24,10 @@ func TestHistoryIsBounded(t *testing.T) {
 	if b.mail.keptBytes > maxHistory || b.mail.keptBytes < maxHistory/2 {
 		t.Errorf("%d bytes are kept, want nearly %d", b.mail.keptBytes, maxHistory)
 	}
-	if first, last := len(all[0].kept.items), len(all[49].kept.items); first != 0 || last != maxKeptBytes/big {
+	if first, last := len(all[0].kept.items), len(all[49].kept.items); first != 0 || last != maxKeptBytes/(big+itemBytes) {
 		t.Errorf("of the first stream %d events are kept, of the last %d", first, last)
 	}
-	s, _ := b.open()
+	s, _ := b.open("")
 	b.mail.attend(s.box, false, func() {})
 	sayAll(t, b, s, 100, 10)
 	if n := len(s.box.kept.items); n != maxKept {
@@ -58,8 +58,8 @@ func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
 
 // Waiting messages count more than what was written.
 func TestHistoryMakesRoom(t *testing.T) {
-	b := New(Options{Answers: limit.NewBudget(1000)})
-	s, _ := b.open()
+	b := New(Options{Answers: limit.NewBudget(1000 + itemBytes)})
+	s, _ := b.open("")
 	r, _ := b.mail.attend(s.box, false, func() {})
 	push := func(size int) bool {
 		b.mu.Lock()
@@ -79,7 +79,7 @@ func TestHistoryMakesRoom(t *testing.T) {
 // The streams of old calls are forgotten, also those that nobody has fetched.
 func TestStreamsOfCallsAreBounded(t *testing.T) {
 	b := New(Options{})
-	s, _ := b.open()
+	s, _ := b.open("")
 	for range 3 * maxStreams {
 		box := newMailbox()
 		r, _ := b.mail.attend(box, true, func() {})
@@ -89,7 +89,7 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 		b.mu.Unlock()
 		b.mail.leave(box, r)
 	}
-	if diff := cmp.Diff([]int64{maxStreams, limit.Total - 1000*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
+	if diff := cmp.Diff([]int64{maxStreams, limit.Total - (1000+itemBytes)*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
 		t.Errorf("streams, and bytes left (-want +got):\n%s", diff)
 	}
 	b.endAll()
@@ -101,7 +101,7 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 // A client that comes back at the last moment keeps its session.
 func TestComingBackWinsOverTheEnd(t *testing.T) {
 	b := New(Options{Mode: ModeSSE})
-	s, _ := b.open()
+	s, _ := b.open("")
 	r, _ := b.mail.attend(s.box, false, func() {})
 	b.mail.leave(s.box, r)
 	s.lose()

@@ -58,7 +58,7 @@ func TestLines(t *testing.T) {
 func TestExpire(t *testing.T) {
 	b := New(Options{SessionTTL: time.Minute})
 	made := func(change func(*session)) *session {
-		s, why := b.open()
+		s, why := b.open("")
 		if why != nil {
 			t.Fatal(why.message)
 		}

@@ -22,9 +22,13 @@ type link struct {
 	over      bool
 	calls     map[int64]*call
 	questions map[int64]question
-	spoken    []string  // the versions of the protocol that are known to be spoken; nil before that is asked
-	heardAt   time.Time // when the server said something last
-	pingedAt  time.Time // when it was asked for a sign of life; zero once it gave one
+	// givenUp are the calls, by their number, that nobody waits for any more, and of which the server has not said that it
+	// has ended: it may still speak for the client that made them. blind says that there are, or were, more than are kept.
+	givenUp  map[int64]*session
+	blind    bool
+	spoken   []string  // the versions of the protocol that are known to be spoken; nil before that is asked
+	heardAt  time.Time // when the server said something last
+	pingedAt time.Time // when it was asked for a sign of life; zero once it gave one
 }
 
 // attach opens a stream, serves it until it ends, and says why it ended.
@@ -34,7 +38,7 @@ func (b *Bridge) attach(ctx context.Context) error {
 		return err
 	}
 	l := &link{bridge: b, stream: stream, out: make(chan []byte, linkQueue), gone: make(chan struct{}),
-		calls: map[int64]*call{}, questions: map[int64]question{}}
+		calls: map[int64]*call{}, questions: map[int64]question{}, givenUp: map[int64]*session{}}
 	b.mu.Lock()
 	b.away = "the MCP server has not answered initialize yet"
 	b.mu.Unlock()
@@ -76,15 +80,41 @@ func (l *link) up() {
 func (l *link) down() {
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
-	if l.bridge.link == l {
-		l.bridge.link = nil
-	}
 	l.bridge.away = "the MCP server is away: its stream has just ended"
 	l.over = true
 	close(l.gone)
+	if l.bridge.link == l {
+		l.bridge.link = nil
+		_, busy := l.callerLocked()
+		l.bridge.unanswered = busy
+	}
 	for _, c := range l.calls {
 		c.failLocked(restarted())
 	}
+}
+
+// maxGivenUp is how many calls that were given up are kept.
+const maxGivenUp = 1024
+
+// giveUpLocked keeps a call that nobody waits for any more until the server answers it. The protocol asks a server not to
+// answer what was cancelled, so some stay until the link ends; with too many, all that is kept is that there are.
+func (l *link) giveUpLocked(c *call) {
+	if c.own || c.listens != nil || l.over || l.blind {
+		return
+	}
+	if l.givenUp[c.number] = c.session; len(l.givenUp) > maxGivenUp {
+		l.bridge.o.Log.Warn("the MCP server answers no calls that were given up: until it restarts, no client is asked anything, or gets its logs", "calls", maxGivenUp)
+		l.blind = true
+		clear(l.givenUp)
+	}
+}
+
+// answeredLocked is the call that the server has answered, if somebody waits for it.
+func (l *link) answeredLocked(id rpcID) *call {
+	if n, ok := id.int(); ok {
+		delete(l.givenUp, n)
+	}
+	return l.callLocked(id)
 }
 
 func (b *Bridge) attached() (*link, *failure) {
@@ -105,7 +135,8 @@ func (l *link) numberLocked() int64 {
 		}
 		n := int64(l.bridge.lastID)
 		_, asked := l.questions[n]
-		if _, called := l.calls[n]; !called && !asked {
+		_, given := l.givenUp[n]
+		if _, called := l.calls[n]; !called && !asked && !given {
 			return n
 		}
 	}

@@ -112,7 +112,7 @@ func (m *mailboxes) pushLocked(box *mailbox, i item) bool {
 	if box.closed || (box.reader != nil && box.reader.isCut) {
 		return false
 	}
-	size, now := len(i.data), time.Now()
+	size, now := i.size(), time.Now()
 	if box.bytes == 0 {
 		box.since = now
 	} else if box.reader != nil && (box.bytes+size > boxBytes || now.Sub(box.since) > slow) {
@@ -209,7 +209,7 @@ func (m *mailboxes) take(box *mailbox, r *reader) (i item, ok bool) {
 	}
 	i, box.items[0] = box.items[0], item{}
 	box.items = box.items[1:]
-	box.writing, box.since = len(i.data), time.Now()
+	box.writing, box.since = i.size(), time.Now()
 	m.keepLocked(box, &i)
 	return i, true
 }

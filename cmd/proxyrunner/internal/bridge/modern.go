@@ -34,7 +34,7 @@ const (
 
 // removed are the methods that requests of that kind must not have: they would change what
 // the server keeps for clients with sessions.
-var removed = []string{"initialize", "ping", setLevel, "resources/subscribe", "resources/unsubscribe"}
+var removed = []string{"initialize", "ping", setLevel, methodSubscribe, methodUnsubscribe}
 
 // version is the protocol version that a request names for itself, as those without sessions
 // do; empty for others.

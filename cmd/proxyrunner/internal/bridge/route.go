@@ -17,7 +17,7 @@ func (l *link) route(m rpcMessage, wrong error) {
 	defer l.bridge.mu.Unlock()
 	switch m := m.(type) {
 	case *rpcResponse:
-		c := l.callLocked(m.ID)
+		c := l.answeredLocked(m.ID)
 		switch {
 		case c == nil:
 		case wrong != nil:
@@ -148,7 +148,7 @@ func (l *link) tooLong(id json.RawMessage) {
 	l.bridge.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
-	if c := l.callLocked(rpcID(id)); c != nil {
+	if c := l.answeredLocked(rpcID(id)); c != nil {
 		c.failLocked(&failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}

@@ -36,6 +36,8 @@ type script struct {
 	greets chan message
 	// speaks is the newest version of the protocol that it knows.
 	speaks string
+	// alive says that it answers a ping itself.
+	alive bool
 	// before is what it has read of a line before it is opened.
 	before string
 }
@@ -70,6 +72,10 @@ func (s *script) serve(conn net.Conn) {
 		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
 			s.t.Errorf("the bridge wrote %q: %v", in.Text(), err)
 			return
+		}
+		if m.Method == "ping" && s.alive {
+			s.print(conn, map[string]any{"id": m.ID, "result": map[string]any{}})
+			continue
 		}
 		if m.Method != "initialize" {
 			s.heard <- m

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -18,11 +19,17 @@ type item struct {
 	why *failure
 }
 
+// itemBytes is what a message costs beside its text.
+const itemBytes = 96
+
+func (i *item) size() int { return itemBytes + len(i.data) }
+
 // session is one client. A request without a session has one that nobody else
-// knows. All but bridge, id and box are guarded by Bridge.mu.
+// knows. All but bridge, id, from and box are guarded by Bridge.mu.
 type session struct {
 	bridge *Bridge
 	id     string
+	from   string   // for whom it counts, as limit.Client says
 	box    *mailbox // for its stream
 	// calls are those under way, by the client's id.
 	calls map[rpcID]*call
@@ -33,6 +40,8 @@ type session struct {
 	// URIs of resources that it wants to know of.
 	capabilities  map[string]struct{}
 	subscriptions map[string]struct{}
+	// held is what it has of Options.State, apart from its calls.
+	held int
 	// streams are those of its last calls, which it may ask for again, and calledFor how
 	// many there were.
 	streams   []*mailbox
@@ -41,14 +50,14 @@ type session struct {
 	lingers *time.Timer
 }
 
-func (b *Bridge) newSession() *session {
-	s := &session{bridge: b, id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
+func (b *Bridge) newSession(from string) *session {
+	s := &session{bridge: b, id: rand.Text(), from: from, box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
 	s.box.kept.name = ownStream
 	return s
 }
 
 // open makes a session that others know, or says why not.
-func (b *Bridge) open() (*session, *failure) {
+func (b *Bridge) open(from string) (*session, *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
@@ -57,29 +66,18 @@ func (b *Bridge) open() (*session, *failure) {
 	if b.mail.draining {
 		return nil, unavailable(ending)
 	}
-	if len(b.sessions) >= maxSessions && !b.evictSessionLocked() {
+	if !b.roomLocked(from, sessionBytes, nil) {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
 			message: "there are too many sessions: end some, or try again later"}
 	}
-	s := b.newSession()
+	s := b.newSession(from)
+	s.held = sessionBytes
 	if b.o.Mode == ModeSSE {
 		s.box.kept.name = s.id // nothing else in a request for its stream names the session
 	}
 	b.sessions[s.id] = s
 	s.at = b.byUse.PushBack(s)
 	return s, nil
-}
-
-// evictSessionLocked ends the session that nobody has used for longest, if there is
-// one without a stream and a call. Its client initializes again.
-func (b *Bridge) evictSessionLocked() bool {
-	for at := b.byUse.Front(); at != nil; at = at.Next() {
-		if s := at.Value.(*session); s.idleLocked() {
-			s.endLocked()
-			return true
-		}
-	}
-	return false
 }
 
 // idleLocked tells whether nobody waits for anything of the session.
@@ -121,12 +119,13 @@ func (s *session) endLocked() {
 		l.disappointLocked(s)
 		l.unsubscribeLocked(s)
 	}
+	s.bridge.o.State.Give(s.from, s.held)
+	s.subscriptions, s.held = nil, 0 // a number that was given up may keep the session
 	s.bridge.mail.cutLocked(s.box)
 	s.bridge.mail.discardLocked(s.box)
-	for _, box := range s.streams {
-		s.bridge.mail.unnameLocked(box)
+	for len(s.streams) > 0 {
+		s.unnameLocked(s.streams[0])
 	}
-	s.streams = nil
 }
 
 // nameStream makes the stream of a call one that its client can ask for again, and returns
@@ -140,11 +139,22 @@ func (s *session) nameStream(box *mailbox) (first string) {
 	s.calledFor++
 	box.kept.name, box.kept.call = strconv.Itoa(s.calledFor), true
 	s.streams = append(s.streams, box)
+	box.kept.of, box.kept.asked = s, s.bridge.named.PushBack(box)
 	if len(s.streams) > maxStreams {
-		s.bridge.mail.unnameLocked(s.streams[0])
-		s.streams = s.streams[1:]
+		s.unnameLocked(s.streams[0])
+	}
+	if s.bridge.named.Len() > maxNamed {
+		oldest := s.bridge.named.Front().Value.(*mailbox)
+		oldest.kept.of.unnameLocked(oldest)
 	}
 	return box.kept.id(0)
+}
+
+// unnameLocked makes a stream one that cannot be asked for again.
+func (s *session) unnameLocked(box *mailbox) {
+	s.streams = slices.DeleteFunc(s.streams, func(one *mailbox) bool { return one == box })
+	s.bridge.named.Remove(box.kept.asked)
+	s.bridge.mail.unnameLocked(box)
 }
 
 func (s *session) streamOf(event string) (box *mailbox, n int, ok bool) {

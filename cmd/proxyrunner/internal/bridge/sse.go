@@ -20,7 +20,7 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 	s, from, first := b.comeBack(r, out)
 	if s == nil {
 		var why *failure
-		if s, why = b.open(); why != nil {
+		if s, why = b.open(b.client(r)); why != nil {
 			refuse(w, "", why)
 			return
 		}

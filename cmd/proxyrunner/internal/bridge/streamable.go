@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
@@ -41,6 +42,8 @@ func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 		rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed on /mcp: use POST, GET or DELETE")
 	}
 }
+
+func (b *Bridge) client(r *http.Request) string { return limit.Client(r, b.o.TrustProxyHeaders) }
 
 // versions is what a client says of the protocol; several do not make one that the
 // bridge could speak.
@@ -173,6 +176,11 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 		refuse(w, "", malformed(err))
 		return nil, nil, false
 	}
+	if len(idOf(m)) > maxText {
+		free()
+		refuse(w, "", longer("id", maxText))
+		return nil, nil, false
+	}
 	if why := checkVersion(r.Header, m); why != nil && b.o.Mode != ModeSSE {
 		free()
 		refuse(w, idOf(m), why)
@@ -185,15 +193,15 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 // names none is alone.
 func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage) (*session, bool) {
 	if req, ok := m.(*rpcRequest); ok && version(req) != "" {
-		return b.newSession(), true // such versions have none
+		return b.newSession(b.client(r)), true // such versions have none
 	}
 	if len(r.Header.Values(sessionHeader)) > 0 && strings.Join(r.Header.Values(sessionHeader), "") != "" {
 		return b.known(w, r)
 	}
 	if req, ok := m.(*rpcRequest); !ok || req.Method != "initialize" || !req.IsCall() {
-		return b.newSession(), true
+		return b.newSession(b.client(r)), true
 	}
-	s, why := b.open()
+	s, why := b.open(b.client(r))
 	if why != nil {
 		refuse(w, idOf(m), why)
 		return nil, false

@@ -6,11 +6,7 @@ package front
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,9 +17,6 @@ import (
 
 // retryAfter is when a client that came too early may try again.
 const retryAfter = 2 * time.Second
-
-// OriginsEnv lists the origins of pages that may speak to the MCP server, with commas.
-const OriginsEnv = "TOOLHIVE_PROXY_ALLOWED_ORIGINS"
 
 // Server serves MCP clients.
 type Server interface {
@@ -43,6 +36,8 @@ type Front struct {
 	mux       *http.ServeMux
 	transport string
 	origins   []string
+	hosts     []string
+	trusted   bool
 	readTime  time.Duration
 
 	mu      sync.Mutex
@@ -57,9 +52,22 @@ func New(transport string) *Front {
 	if transport == v1beta1.TransportStdio { // a server that speaks HTTP answers itself
 		f.mux.HandleFunc("/.well-known/", wellKnown)
 	}
-	f.mux.Handle("/", limit.Requests(maxRequests, http.HandlerFunc(f.pass)))
+	streams, pass := limit.Requests(maxStreams, f.client, http.HandlerFunc(f.pass)), http.HandlerFunc(f.pass)
+	f.mux.Handle("/", limit.Requests(maxRequests, f.client, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isStream(r) {
+			streams.ServeHTTP(w, r)
+			return
+		}
+		pass(w, r)
+	})))
 	return f
 }
+
+// TrustForwarded says whether X-Forwarded-For names the client for which a request counts. It is
+// called before Serve.
+func (f *Front) TrustForwarded(trusted bool) { f.trusted = trusted }
+
+func (f *Front) client(r *http.Request) string { return limit.Client(r, f.trusted) }
 
 // ReadWithin makes d the time within which a request has to come in; 0 leaves it as it is.
 func (f *Front) ReadWithin(d time.Duration) {
@@ -96,8 +104,13 @@ func (f *Front) Drain() {
 
 // ServeHTTP serves clients and probes.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != v1beta1.HealthPath && !f.allowed(r) {
+	switch {
+	case r.URL.Path == v1beta1.HealthPath:
+	case !f.allowed(r):
 		rpcerror.Write(w, http.StatusForbidden, nil, fmt.Sprintf("the origin %q is not allowed: add it to %s", r.Header.Get("Origin"), OriginsEnv))
+		return
+	case !f.mayBeCalled(r.Host):
+		rpcerror.Write(w, http.StatusForbidden, nil, fmt.Sprintf("the host %q is not allowed: add the name by which clients reach the proxy to %s", r.Host, HostsEnv))
 		return
 	}
 	f.mux.ServeHTTP(w, r)
@@ -175,32 +188,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // a prober that is gone needs no answer
-}
-
-// AllowOrigins lets pages of these origins speak to the MCP server, such as
-// https://chat.example.org, or those of all with "*". Pages of the client's own
-// machine always may. It is called before Serve.
-func (f *Front) AllowOrigins(origins []string) { f.origins = origins }
-
-// allowed tells whether a request comes from no page at all, or from one that may. A
-// page whose name has been made to resolve to the proxy sends an Origin of its own.
-func (f *Front) allowed(r *http.Request) bool {
-	for _, origin := range r.Header.Values("Origin") {
-		if !slices.Contains(f.origins, "*") && !f.listed(origin) {
-			return false
-		}
-	}
-	return true
-}
-
-func (f *Front) listed(origin string) bool {
-	if slices.ContainsFunc(f.origins, func(one string) bool { return strings.EqualFold(one, origin) }) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
 }

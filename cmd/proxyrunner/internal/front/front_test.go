@@ -36,7 +36,7 @@ func (pinged) LastPing() (time.Time, time.Duration) { return pingedAt, 7 * time.
 
 func ask(f http.Handler, method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	f.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	f.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
 	return w
 }
 

@@ -36,7 +36,7 @@ func TestOriginIsCheckedAgainstAList(t *testing.T) {
 			f := front.New("sse")
 			f.AllowOrigins([]string{"https://chat.example.org"})
 			f.Open(server{})
-			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, test.path, nil)
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "http://localhost"+test.path, nil)
 			if test.path == "/health" {
 				r.Method = http.MethodGet
 			}
@@ -50,9 +50,64 @@ func TestOriginIsCheckedAgainstAList(t *testing.T) {
 	f := front.New("sse")
 	f.AllowOrigins([]string{"*"})
 	f.Open(server{})
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "http://localhost/mcp", nil)
 	r.Header.Set("Origin", "https://any.example.org")
 	if f.ServeHTTP(w, r); w.Code != http.StatusOK {
 		t.Errorf("%d although all are allowed", w.Code)
 	}
+}
+
+// A page whose name was made to resolve to the proxy is of the same origin to a browser, which then sends no Origin with
+// a GET: the name in Host is the page's.
+func TestHostIsChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		why  string
+		host string
+		want int
+	}{
+		"rebound page":           {"its owner decides what the name resolves to", "evil.example.org:8080", 403},
+		"like the cluster's":     {"the last labels count", "mcp-a.b.svc.cluster.local.evil.example.org", 403},
+		"like an address":        {"it is a name", "127.0.0.1.evil.example.org", 403},
+		"address":                {"no name, nobody decides what it is", "10.1.2.3:8080", 200},
+		"address, IPv6":          {"the same", "[fd00::1]:8080", 200},
+		"own machine":            {"kubectl port-forward", "localhost:8080", 200},
+		"one label":              {"a Service of the namespace", "mcp-a-proxy:8080", 200},
+		"a Service":              {"only the cluster resolves it", "mcp-a-proxy.b.svc:8080", 200},
+		"a Service, whole name":  {"the same", "mcp-a-proxy.b.svc.cluster.local.", 200},
+		"listed":                 {"somebody has said so", "MCP.example.org", 200},
+		"below a listed end":     {"the same", "a.tools.example.org:443", 200},
+		"not below a listed end": {"the end begins with a dot", "eviltools.example.org", 403},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodHead} {
+			for _, path := range []string{"/sse", "/mcp", "/messages", "/anything"} {
+				f := front.New("sse")
+				f.AllowHosts([]string{"mcp.example.org", ".tools.example.org"})
+				f.Open(server{})
+				if got := answerTo(f, method, test.host, path); got != test.want {
+					t.Errorf("%s: %s %s: %d, want %d: %s", name, method, path, got, test.want, test.why)
+				}
+			}
+		}
+	}
+	for name, allow := range map[string]func(*front.Front){
+		"any host": func(f *front.Front) { f.AllowHosts([]string{"*"}) },
+		"any page": func(f *front.Front) { f.AllowOrigins([]string{"*"}) },
+	} {
+		f := front.New("sse")
+		f.Open(server{})
+		allow(f)
+		if got := answerTo(f, http.MethodGet, "evil.example.org", "/sse"); got != http.StatusOK {
+			t.Errorf("%s: %d, want 200", name, got)
+		}
+	}
+	if got := answerTo(front.New("sse"), http.MethodGet, "evil.example.org", "/health"); got != http.StatusOK {
+		t.Errorf("a probe by another name: %d, want 200", got)
+	}
+}
+
+func answerTo(f *front.Front, method, host, path string) int {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+	r.Host = host
+	f.ServeHTTP(w, r)
+	return w.Code
 }

@@ -22,9 +22,9 @@ const (
 	lastAnswers = 2 * time.Second
 	// maxHeader is how long the header of a request may be, in bytes.
 	maxHeader = 32 << 10
-	// maxConns is how many connections there may be, and maxRequests how many
-	// requests but those of probes.
-	maxConns, maxRequests = 4096, 4032
+	// maxConns is how many connections there may be, maxRequests how many requests but those
+	// of probes, and maxStreams how many of these may last: there is room for calls.
+	maxConns, maxRequests, maxStreams = 4096, 4032, 3024
 )
 
 // Ending says how Serve ends.

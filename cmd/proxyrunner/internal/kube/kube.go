@@ -27,6 +27,19 @@ type Access struct {
 	Namespace string
 }
 
+// Names are those by which the cluster knows a Service of the namespace where that is not plain from the name: its
+// short one, and the end of all names if the cluster is not called cluster.local, which begins with a dot.
+func (a *Access) Names(service string) []string {
+	names := []string{service + "." + a.Namespace}
+	search, _ := os.ReadFile("/etc/resolv.conf") // outside of a pod it names no cluster
+	for _, word := range strings.Fields(string(search)) {
+		if domain, is := strings.CutPrefix(word, a.Namespace+".svc."); is {
+			names = append(names, ".svc."+domain)
+		}
+	}
+	return names
+}
+
 // Find uses the ServiceAccount of the pod, else KUBECONFIG. It sends nothing.
 func Find() (*Access, error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)

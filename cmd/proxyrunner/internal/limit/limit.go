@@ -1,6 +1,7 @@
 // Package limit bounds what clients without credentials can make the proxy hold:
-// how long a request may take to arrive and an answer to be read, and how much
-// memory the bodies and answers of all clients take together.
+// how long a request may take to arrive and an answer to be read, how much memory
+// requests, answers and what lasts of all clients take together, and how much of it
+// one client may have.
 //
 // It knows HTTP, and neither MCP nor Kubernetes.
 package limit

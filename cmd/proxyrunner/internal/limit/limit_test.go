@@ -64,7 +64,7 @@ func TestSurplusRequestIsRefused(t *testing.T) {
 		statuses <- w.Code
 	}
 	deep := 0
-	inner = limit.Requests(1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	inner = limit.Requests(1, func(*http.Request) string { return "" }, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if deep++; deep == 1 {
 			ask() // a second one while the first is served
 		}
@@ -138,5 +138,86 @@ func TestRequestOfAnotherLength(t *testing.T) {
 				t.Errorf("status %d, read %d bytes, %d left; want %d: %s", w.Code, len(body), budget.Left(), c.status, c.why)
 			}
 		})
+	}
+}
+
+// address is a connection of a client.
+type address struct {
+	net.Conn
+	of     string
+	closed *[]string
+}
+
+func (a address) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(a.of), Port: 1} }
+
+func (a address) Close() error {
+	*a.closed = append(*a.closed, a.of)
+	return nil
+}
+
+// A client that opens connections without end, and begins a request on each, closes its own.
+func TestConnectionsAreShared(t *testing.T) {
+	conns, closed := limit.NewConns(100), []string{}
+	open := func(of string, n int) {
+		for range n {
+			c := &address{nil, of, &closed}
+			conns.State(c, http.StateNew)
+			if len(closed) > 0 && closed[len(closed)-1] == of {
+				conns.State(c, http.StateClosed)
+				continue
+			}
+			conns.State(c, http.StateActive)
+		}
+	}
+	open("10.0.0.1", 200)
+	if diff := cmp.Diff(125, len(closed)); diff != "" {
+		t.Errorf("closed of 200 of one client, of at most 100 (-want +got):\n%s", diff)
+	}
+	open("10.0.0.2", 10)
+	if diff := cmp.Diff(125, len(closed)); diff != "" {
+		t.Errorf("closed with 10 of another one (-want +got):\n%s", diff)
+	}
+}
+
+// What clients share is given back whole.
+func TestShares(t *testing.T) {
+	s := limit.NewShares(100)
+	take := func(client string) (n int) {
+		for s.Take(client, 1) {
+			n++
+		}
+		return n
+	}
+	got := []int{take("a"), take("b"), take("c"), s.Left()}
+	for n, client := range []string{"a", "b", "c"} {
+		s.Give(client, got[n])
+	}
+	if diff := cmp.Diff([]int{75, 19, 5, 1, 100}, append(got, s.Left())); diff != "" {
+		t.Errorf("of 100 the first, second and third client, what is left, and that at the end (-want +got):\n%s", diff)
+	}
+}
+
+// Behind a proxy that is trusted a request counts for the address that this has seen.
+func TestClient(t *testing.T) {
+	for name, c := range map[string]struct {
+		why, forwarded string
+		trusted        bool
+		want           string
+	}{
+		"no proxy":          {"it is who connects", "", true, "10.0.0.1"},
+		"not trusted":       {"anybody may write that", "192.0.2.1", false, "10.0.0.1"},
+		"trusted":           {"the proxy has seen it", "192.0.2.1", true, "192.0.2.1"},
+		"several":           {"only the last one was written by the proxy", "192.0.2.9, 192.0.2.1", true, "192.0.2.1"},
+		"no address":        {"it would be a name of the client's choice, of any length", "x", true, "10.0.0.1"},
+		"written otherwise": {"it is the same address", "2001:DB8:0::1", true, "2001:db8::1"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = "10.0.0.1:1234"
+		if c.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", c.forwarded)
+		}
+		if got := limit.Client(r, c.trusted); got != c.want {
+			t.Errorf("%s: %q, want %q: %s", name, got, c.want, c.why)
+		}
 	}
 }

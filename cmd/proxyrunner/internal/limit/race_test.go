@@ -4,4 +4,7 @@ package limit_test
 
 // clients are fewer with the race detector, which makes JSON slow; make test runs TestMemoryOfClientsThatStop without
 // it, too.
-const clients = 4
+const (
+	clients      = 4
+	raceDetector = true
+)

@@ -15,13 +15,17 @@ import (
 // Code is that of every error made here: JSON-RPC leaves -32000 to -32099 to servers.
 const Code = -32000
 
+// MaxID is how long the id of a call may be, in bytes: it is held until the call is answered.
+const MaxID = 1 << 10
+
 // ID reads the id of a call out of the body of a request. It is null if there is
-// none that a reply could name: a notification, a batch, no JSON at all.
+// none that a reply could name: a notification, a batch, no JSON at all, or one that
+// is too long to be held.
 func ID(body []byte) json.RawMessage {
 	var call struct {
 		ID json.RawMessage `json:"id"`
 	}
-	if json.Unmarshal(body, &call) != nil || len(call.ID) == 0 {
+	if json.Unmarshal(body, &call) != nil || len(call.ID) == 0 || len(call.ID) > MaxID {
 		return json.RawMessage("null")
 	}
 	return call.ID

@@ -1,0 +1,73 @@
+package front
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A page in somebody's browser reaches what that browser reaches. Its Origin tells whose page it is; a browser leaves that
+// out where it believes that page and proxy are one host, which the name of a page can be made to mean. The name
+// then stands in Host. So both are checked, for every method.
+const (
+	// OriginsEnv lists the origins of pages that may speak to the MCP server, with commas.
+	OriginsEnv = "TOOLHIVE_PROXY_ALLOWED_ORIGINS"
+	// HostsEnv lists the names by which clients may reach the proxy, with commas.
+	HostsEnv = "TOOLHIVE_PROXY_ALLOWED_HOSTS"
+)
+
+// AllowOrigins lets pages of these origins speak to the MCP server, such as
+// https://chat.example.org, or those of all with "*". Pages of the client's own
+// machine always may. It is called before Serve.
+func (f *Front) AllowOrigins(origins []string) { f.origins = origins }
+
+// AllowHosts lets clients call the proxy by these names, such as mcp.example.org, by all below one that begins with a
+// dot, or by any with "*". It is called before Serve.
+func (f *Front) AllowHosts(names []string) { f.hosts = names }
+
+// allowed tells whether a request comes from no page at all, or from one that may. A
+// page whose name has been made to resolve to the proxy sends an Origin of its own.
+func (f *Front) allowed(r *http.Request) bool {
+	for _, origin := range r.Header.Values("Origin") {
+		if !slices.Contains(f.origins, "*") && !f.listed(origin) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *Front) listed(origin string) bool {
+	if slices.ContainsFunc(f.origins, func(one string) bool { return strings.EqualFold(one, origin) }) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// inCluster end names that no public name server answers for: those of the cluster, and of the client's own machine.
+var inCluster = []string{".svc", ".cluster.local", ".localhost"}
+
+// mayBeCalled tells whether a Host header holds what no stranger can make resolve to the proxy: an address, a name of one
+// label, one of the cluster, or one that is listed.
+func (f *Front) mayBeCalled(host string) bool {
+	name := (&url.URL{Host: strings.ToLower(host)}).Hostname()
+	name = strings.TrimSuffix(name, ".")
+	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
+		return true
+	}
+	// A page of any origin may speak to the server: then one under any name may as well.
+	if slices.Contains(f.origins, "*") || slices.Contains(f.hosts, "*") {
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(inCluster, f.hosts), func(one string) bool {
+		one = strings.ToLower(one)
+		return one == name || strings.HasPrefix(one, ".") && strings.HasSuffix(name, one)
+	})
+}
