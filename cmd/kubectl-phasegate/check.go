@@ -77,7 +77,7 @@ func askCluster(ctx context.Context, s streams, o checkup.Options, proxy, format
 		return err
 	}
 	if note != "" {
-		fmt.Fprintln(s.err, note)
+		say(s.err, "%s", note)
 	}
 	report, err := checkup.Run(ctx, o)
 	if err != nil {

@@ -46,7 +46,7 @@ Exit codes: 0 no conflicts, or not comparable yet; 2 error; 4 conflicts.`,
 		if err != nil {
 			return err
 		}
-		err = out.print(s.out, shown{kind: "Conflicts", of: migrationKind, name: l.dm.Name, value: found, text: func(to io.Writer, _ bool) error { return found.Text(to) }})
+		err = display(s.out, out, shown[preview.Conflicts]{kind: "Conflicts", of: migrationKind, name: l.dm.Name, value: found, text: func(c preview.Conflicts, to io.Writer, _ bool) error { return c.Text(to) }})
 		if err != nil || len(found.Conflicts) == 0 {
 			return err
 		}

@@ -76,11 +76,11 @@ func serveDashboard(ctx context.Context, s streams, at *cluster, d *drivers, por
 		return fmt.Errorf("serve on loopback: %w: choose another --port", err)
 	}
 	url := "http://" + listener.Addr().String() + "/"
-	fmt.Fprintln(s.out, url)
-	fmt.Fprintln(s.err, "Serving until Ctrl-C.")
+	say(s.out, "%s", url)
+	say(s.err, "Serving until Ctrl-C.")
 	if open {
 		if err := openBrowser(ctx, url); err != nil {
-			fmt.Fprintln(s.err, "no browser was opened:", err)
+			say(s.err, "no browser was opened: %v", err)
 		}
 	}
 	of := dashboard.Of{Kind: d.now.kind, Machine: d.now.name}

@@ -45,7 +45,7 @@ Exit codes: 0 safe, 1 something would be stranded or leak, or a file is refused,
 				return err
 			}
 		}
-		if err := output.print(s.out, report, report.Text); err != nil {
+		if err := show(s.out, output, report, diff.Report.Text); err != nil {
 			return err
 		}
 		if report.Stranding() {

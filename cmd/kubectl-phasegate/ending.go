@@ -85,19 +85,19 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return err
 	}
 	if !e.wait {
-		fmt.Fprintf(s.out, "datastoremigration/%s: %s requested\n", dm.Name, e.way)
+		say(s.out, "datastoremigration/%s: %s requested", dm.Name, e.way)
 		return nil
 	}
 	err = finish(ctx, s, e.timeout, func(ctx context.Context) error {
 		return deletion.Wait(ctx, c, dm, machine, func(dm *migrationv1.DatastoreMigration) {
-			fmt.Fprintf(s.err, "%s: %s\n", dm.CurrentPhase(), dm.Status.Message)
+			say(s.err, "%s: %s", dm.CurrentPhase(), dm.Status.Message)
 		})
 	})
 	if errors.Is(err, deletion.ErrStalled) {
 		return tell(s, err, errWaits)
 	}
 	if err == nil {
-		fmt.Fprintf(s.out, "datastoremigration/%s: %s done\n", dm.Name, e.way)
+		say(s.out, "datastoremigration/%s: %s done", dm.Name, e.way)
 	}
 	return err
 }
@@ -107,12 +107,12 @@ func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Ma
 	if err := deletion.Refusal(dm, machine, e.way); err != nil {
 		return tell(s, err, errFindings)
 	}
-	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
+	say(s.err, "DatastoreMigration %s is in phase %s. Its %s:", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
 	for _, line := range deletion.Consequences(dm, machine) {
-		fmt.Fprintf(s.err, "  %s\n", line)
+		say(s.err, "  %s", line)
 	}
 	if dm.DeletionTimestamp != nil {
-		fmt.Fprintln(s.err, "It is being deleted already.")
+		say(s.err, "It is being deleted already.")
 		return nil
 	}
 	return confirm(s, e.yes, fmt.Sprintf("%s %s", e.way, dm.Name))

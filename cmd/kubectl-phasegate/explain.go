@@ -88,7 +88,7 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	}
 	told.Live = &describe.Live{Object: it.object.String(), Status: it.object.Machine}
 	told.Live.Status.OnDelete = it.driver.Deletion(it.object.Machine)
-	return o.output.print(s.out, told, told.Text)
+	return show(s.out, o.output, told, (*describe.Phase).Text)
 }
 
 func (o *explainOptions) whole(s streams, args []string) error {
@@ -133,7 +133,7 @@ func (o *explainOptions) named(ctx context.Context, s streams, args []string) er
 
 func (o *explainOptions) machine(s streams, m *fsm.Machine) error {
 	told := describe.New(m).Machine()
-	return o.output.print(s.out, told, told.Text)
+	return show(s.out, o.output, told, (*describe.Machine).Text)
 }
 
 func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
@@ -141,7 +141,7 @@ func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
 	if err != nil {
 		return err
 	}
-	return o.output.print(s.out, told, told.Text)
+	return show(s.out, o.output, told, (*describe.Phase).Text)
 }
 
 // noted says once for each reason why what is shown of objects may be old.
@@ -149,7 +149,7 @@ func noted(s streams, objects ...live.Object) {
 	told := map[string]bool{"": true}
 	for _, o := range objects {
 		if !told[o.Note] {
-			fmt.Fprintf(s.err, "‼ %s: %s\n", o, o.Note)
+			say(s.err, "‼ %s: %s", o, o.Note)
 		}
 		told[o.Note] = true
 	}

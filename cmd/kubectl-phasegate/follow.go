@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
+	"github.com/phasegate/phasegate/fsm/printable"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
@@ -41,7 +41,7 @@ type sight struct {
 func (now sight) code(s streams) error {
 	switch {
 	case now.gone:
-		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", now.overview.Name, now.overview.Phase)
+		say(s.err, "%s is gone: it was in %s.", now.overview.Name, now.overview.Phase)
 		return nil
 	case now.overview.Outcome == statusview.Failed:
 		return errFindings
@@ -53,9 +53,10 @@ func (now sight) code(s streams) error {
 
 // picture is a sight for a terminal.
 func (now sight) picture(v statusview.View) string {
-	text := now.overview.String(v)
+	seen := printable.Value(now.overview)
+	text := seen.String(v)
 	if now.err != nil {
-		text += "\n‼ not seen since " + now.overview.Now.Format(time.TimeOnly) + ": " + now.err.Error() + "\n"
+		text += "\n‼ not seen since " + now.overview.Now.Format(time.TimeOnly) + ": " + printable.Line(now.err.Error()) + "\n"
 	}
 	return text + "\nCtrl-C stops watching; the object goes on."
 }
@@ -127,7 +128,7 @@ func lines(to io.Writer) func(sight) {
 			line = time.Now().UTC().Format(time.RFC3339) + " " + now.err.Error()
 		}
 		if told := line[len(time.RFC3339)-5:]; told != last { // without the time
-			fmt.Fprintln(to, line)
+			say(to, "%s", line)
 			last = told
 		}
 	}

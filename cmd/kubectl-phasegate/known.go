@@ -82,7 +82,7 @@ func (c *cluster) warn(s streams) func(machine string, why error) {
 	return func(machine string, why error) {
 		if !slices.Contains(c.warned, machine) {
 			c.warned = append(c.warned, machine)
-			fmt.Fprintf(s.err, "‼ %s; until then, this output uses machine %s as compiled into this program\n", why, machine)
+			say(s.err, "‼ %s; until then, this output uses machine %s as compiled into this program", why, machine)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }
 func (k *known) noted(s streams, c candidate) {
 	if c.compiled {
 		why := cmp.Or(k.unread, "no manager has published it")
-		fmt.Fprintf(s.err, "‼ the file that drives %s is unknown (%s): this output uses machine %s as compiled into this program; give the manager's file with -f\n", c.kind.Kind, why, c.name)
+		say(s.err, "‼ the file that drives %s is unknown (%s): this output uses machine %s as compiled into this program; give the manager's file with -f", c.kind.Kind, why, c.name)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/printable"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -184,6 +185,7 @@ var lintFormats = map[string]func(io.Writer, *lint.Report) error{
 }
 
 func lintText(to io.Writer, r *lint.Report) error {
+	r = printable.Value(r)
 	for _, d := range r.Findings {
 		severity := ""
 		if d.Severity == diag.SeverityWarning {

@@ -97,13 +97,13 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 }
 
 func breakGlass(ctx context.Context, s streams, glass *datastoremigration.BreakGlass, verdict datastoremigration.UnlockDecision, yes bool) error {
-	fmt.Fprintln(s.err, verdict.Says)
+	say(s.err, "%s", verdict.Says)
 	if len(verdict.Deeds) == 0 {
-		fmt.Fprintln(s.out, "nothing to do")
+		say(s.out, "nothing to do")
 		return nil
 	}
 	for i, deed := range verdict.Deeds {
-		fmt.Fprintf(s.err, "  %d. %s\n", i+1, deed)
+		say(s.err, "  %d. %s", i+1, deed)
 	}
 	if err := confirm(s, yes, "write this"); err != nil {
 		return err
@@ -112,7 +112,7 @@ func breakGlass(ctx context.Context, s streams, glass *datastoremigration.BreakG
 		if err := glass.Do(ctx, deed); err != nil {
 			return fmt.Errorf("%s: %w: the steps above are done: check them and run this again", deed, err)
 		}
-		fmt.Fprintf(s.out, "done: %s\n", deed)
+		say(s.out, "done: %s", deed)
 	}
 	return nil
 }

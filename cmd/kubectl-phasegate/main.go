@@ -33,6 +33,7 @@ func main() {
 }
 
 func command(s streams) *cobra.Command {
+	s = s.printable()
 	cmd := &cobra.Command{
 		Use:   "kubectl-phasegate",
 		Short: "Migrate Calico's datastore, and manage objects that state machines drive",

@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // format is what -o says, of those that a command has itself.
@@ -46,14 +47,15 @@ func (f *format) check() error {
 	return nil
 }
 
-func (f *format) print(to io.Writer, value any, text func() string) error {
+// show writes a value as JSON, or as a text of what can be printed of it.
+func show[T any](to io.Writer, f *format, value T, text func(T) string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
 	if f.value == "json" {
 		return writeJSON(to, value)
 	}
-	_, err := io.WriteString(to, text())
+	_, err := io.WriteString(to, text(printable.Value(value)))
 	return err
 }
 
@@ -92,14 +94,14 @@ func outputFlags(cmd *cobra.Command, ours ...string) *output {
 	return o
 }
 
-type shown struct {
+type shown[T any] struct {
 	// kind of the value, and what it is about: that is what -o name names.
 	kind  string
 	of    schema.GroupVersionKind
 	name  string
-	value any
-	// text writes the formats of ours; wide is the one of that name.
-	text func(to io.Writer, wide bool) error
+	value T
+	// text writes the formats of ours of what can be printed of the value; wide is the one of that name.
+	text func(value T, to io.Writer, wide bool) error
 }
 
 // check refuses a format that is none, before anything is asked of a cluster.
@@ -119,9 +121,9 @@ func (o *output) printer() (printers.ResourcePrinter, error) {
 	return p, err
 }
 
-func (o *output) print(to io.Writer, what shown) error {
+func display[T any](to io.Writer, o *output, what shown[T]) error {
 	if slices.Contains(o.ours, o.format) {
-		return what.text(to, o.format == "wide")
+		return what.text(printable.Value(what.value), to, o.format == "wide")
 	}
 	printer, err := o.printer()
 	if err != nil {
@@ -141,7 +143,12 @@ func (o *output) print(to io.Writer, what shown) error {
 		u.SetKind(what.kind)
 	}
 	u.SetName(what.name)
-	return printer.PrintObj(u, to)
+	return printer.PrintObj(u, exact(to))
+}
+
+// say writes one line for people.
+func say(to io.Writer, format string, args ...any) {
+	fmt.Fprintln(to, printable.Line(fmt.Sprintf(format, args...)))
 }
 
 // The exit codes, so that scripts can tell what happened without reading it.
@@ -171,13 +178,13 @@ func exitCode(s streams, err error) int {
 			return code
 		}
 	}
-	fmt.Fprintln(s.err, "kubectl-phasegate:", err)
+	fmt.Fprintln(s.err, "kubectl-phasegate:", printable.Block(err.Error()))
 	return exitUsage
 }
 
 // tell prints an error that is an answer, and answers the one that makes its exit code.
 func tell(s streams, answer, code error) error {
-	fmt.Fprintln(s.err, answer)
+	fmt.Fprintln(s.err, printable.Block(answer.Error()))
 	return code
 }
 

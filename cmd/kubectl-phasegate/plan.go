@@ -53,12 +53,12 @@ Exit codes: 0 nothing blocks the migration, 1 something does (×), 2 error.`,
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(s.err, "Reading every object of v1...")
+		say(s.err, "Reading every object of v1...")
 		plan, err := l.plan(cmd.Context())
 		if err != nil {
 			return err
 		}
-		err = out.print(s.out, shown{kind: "Plan", of: migrationKind, name: l.dm.Name, value: plan, text: plan.Text})
+		err = display(s.out, out, shown[*preview.Plan]{kind: "Plan", of: migrationKind, name: l.dm.Name, value: plan, text: (*preview.Plan).Text})
 		if err != nil || plan.Ready() {
 			return err
 		}

@@ -106,7 +106,7 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: request %s is %s\n", it, a.request, token)
+	say(s.out, "%s: request %s is %s", it, a.request, token)
 	if !a.wait {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token str
 		if err != nil {
 			return tell(s, err, errFindings)
 		}
-		fmt.Fprintf(s.out, "acted on; %s is in phase %s\n", o, o.Machine.Phase)
+		say(s.out, "acted on; %s is in phase %s", o, o.Machine.Phase)
 		return nil
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,13 +82,13 @@ func play(s streams, file, machine string, crash bool) (*simulate.Result, error)
 
 func findings(s streams, diags diag.Diagnostics) error {
 	for _, d := range diags {
-		fmt.Fprintln(s.err, d)
+		say(s.err, "%s", d)
 	}
 	return errFindings
 }
 
 func report(s streams, output *format, results []*simulate.Result) error {
-	err := output.print(s.out, results, func() string {
+	err := show(s.out, output, results, func(results []*simulate.Result) string {
 		var texts []string
 		for _, r := range results {
 			var text strings.Builder

@@ -95,7 +95,7 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 		return err
 	}
 	if first.Stale != nil {
-		fmt.Fprintln(s.err, "this status is stale: "+first.Stale.Why)
+		say(s.err, "this status is stale: %s", first.Stale.Why)
 	}
 	first.Orphans = statusview.OrphansOf(it.driver, it.left, k.caller)
 	if !o.watch {
@@ -121,14 +121,14 @@ func (o *statusOptions) onlyLeft(s streams, it target, by statusview.Caller, mis
 	if len(it.left) == 0 {
 		return missing
 	}
-	fmt.Fprintln(s.err, missing)
+	say(s.err, "%v", missing)
 	return o.show(s.out, it, statusview.Overview{
 		Kind: it.kind.Kind, Machine: it.name, Now: time.Now().UTC(), Phases: []statusview.Phase{}, Orphans: statusview.OrphansOf(it.driver, it.left, by),
 	})
 }
 
 func (o *statusOptions) show(to io.Writer, it target, seen statusview.Overview) error {
-	return o.output.print(to, shown{kind: "Overview", of: it.kind, name: seen.Name, value: seen, text: func(to io.Writer, wide bool) error {
+	return display(to, o.output, shown[statusview.Overview]{kind: "Overview", of: it.kind, name: seen.Name, value: seen, text: func(seen statusview.Overview, to io.Writer, wide bool) error {
 		return seen.Text(to, statusview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
 	}})
 }

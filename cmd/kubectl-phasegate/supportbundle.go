@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,16 +69,19 @@ func writeBundle(s streams, b *supportbundle.Bundle, file string, now time.Time)
 		file = dir + ".tar.gz"
 	}
 	if file == "-" {
-		if err := b.Write(s.out, dir, now); err != nil {
+		if err := b.Write(behind(s.out), dir, now); err != nil {
 			return err
 		}
 	} else if err := bundleFile(b, file, dir, now); err != nil {
 		return fmt.Errorf("write %s: %w: choose another file with -f", file, err)
 	} else {
-		fmt.Fprintf(s.out, "%s: %d files\n", file, len(b.Files))
+		say(s.out, "%s: %d files", file, len(b.Files))
 	}
 	if len(b.Missing) > 0 {
-		fmt.Fprintf(s.err, "missing, see missing.json:\n  %s\n", strings.Join(b.Missing, "\n  "))
+		say(s.err, "missing, see missing.json:")
+		for _, missing := range b.Missing {
+			say(s.err, "  %s", missing)
+		}
 		return errFindings
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,16 +14,54 @@ import (
 	"golang.org/x/term"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // terminalOf is the terminal behind a writer, where colour and animation belong: nil with
 // NO_COLOR, and where a terminal can only print.
 func terminalOf(to io.Writer) *os.File {
-	f, ok := to.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+	f, ok := behind(to).(*os.File)
+	if !ok || !isTerminal(f) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return f
+}
+
+func isTerminal(to io.Writer) bool {
+	f, ok := to.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// printable are streams that pass on nothing but what can be seen, and our styles where there is colour.
+func (s streams) printable() streams {
+	s.out, s.err = seen(s.out), seen(s.err)
+	return s
+}
+
+func seen(to io.Writer) io.Writer {
+	switch {
+	case to == nil:
+		return nil
+	case terminalOf(to) == nil:
+		return printable.NewWriter(to)
+	}
+	return printable.NewWriter(to, ourSequences()...)
+}
+
+// behind is the writer that a printable one writes to.
+func behind(to io.Writer) io.Writer {
+	if w, ok := to.(*printable.Writer); ok {
+		return w.Exact()
+	}
+	return to
+}
+
+// exact is where data for programs goes as it is: never to a terminal.
+func exact(to io.Writer) io.Writer {
+	if raw := behind(to); !isTerminal(raw) {
+		return raw
+	}
+	return to
 }
 
 // confirm asks a person. Where there is none, --yes must have said it.
@@ -31,10 +70,10 @@ func confirm(s streams, yes bool, deed string) error {
 		return nil
 	}
 	in, ok := s.in.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
+	if !ok || !isTerminal(in) {
 		return errors.New(deed + ": there is no terminal to ask on: give --yes")
 	}
-	fmt.Fprintf(s.err, "%s? [y/N] ", deed)
+	fmt.Fprintf(s.err, "%s? [y/N] ", printable.Line(deed))
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w: give --yes", err)
@@ -54,6 +93,16 @@ var styles = map[statusview.Role]lipgloss.Style{
 	statusview.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
 	statusview.Bad:     lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
 	statusview.Faint:   lipgloss.NewStyle().Faint(true),
+}
+
+var sequence = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// ourSequences are those of the styles: others may hide what is printed.
+func ourSequences() (all []string) {
+	for _, style := range styles {
+		all = append(all, sequence.FindAllString(style.Render("text"), -1)...)
+	}
+	return all
 }
 
 // styleFor is nil where there is no colour.

@@ -43,7 +43,7 @@ Exit codes: 0 equal, 1 different, 2 error.`,
 		if err != nil {
 			return err
 		}
-		if err := output.print(s.out, found, found.table); err != nil || found.Same {
+		if err := show(s.out, output, found, sides.table); err != nil || found.Same {
 			return err
 		}
 		return errFindings
@@ -77,7 +77,7 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 	if err != nil {
 		return sides{}, err
 	}
-	fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", dm.Name)
+	say(s.err, "Reading v1 and v3 of %s...", dm.Name)
 	v, err := copier.New(registry, k.client, dm.UID).Verify(ctx)
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)

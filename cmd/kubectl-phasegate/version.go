@@ -16,7 +16,7 @@ func versionCommand(s streams) *cobra.Command {
 	}
 	output := formatFlag(cmd, "text", "json")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		return output.print(s.out, release.Current(), func() string { return version + "\n" })
+		return show(s.out, output, release.Current(), func(release.Info) string { return version + "\n" })
 	}
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // page is where every check has its place.
@@ -117,6 +119,7 @@ var marks = map[Level]string{Failure: "×", Warning: "‼", Info: "✓"}
 // writeTable is for people: a line for each check, and what was found under it.
 func (r Report) writeTable(w io.Writer) error {
 	var out strings.Builder
+	r = printable.Value(r)
 	for i, result := range r {
 		if i == 0 || r[i-1].Group != result.Group {
 			fmt.Fprintf(&out, "%s\n%s\n", result.Group, strings.Repeat("-", len(result.Group)))

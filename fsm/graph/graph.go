@@ -13,6 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/printable"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -121,7 +122,31 @@ func graphOf(m *fsm.Machine, o Options) graph {
 	for _, phase := range slices.Sorted(maps.Keys(o.Marks.Here)) {
 		g.node(phase).here = o.Marks.Here[phase]
 	}
+	return g.printable()
+}
+
+// printable has texts of one line each: some are from a file, others from objects.
+func (g graph) printable() graph {
+	g.title = shown(g.title)
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		n.name, n.tags, n.notes, n.here = shown(n.name), allShown(n.tags), allShown(n.notes), allShown(n.here)
+		for j := range n.edges {
+			e := &n.edges[j]
+			e.to, e.labels = shown(e.to), allShown(e.labels)
+		}
+	}
 	return g
+}
+
+// shown is a text in one line, as each format breaks lines itself.
+func shown(text string) string { return printable.Line(strings.Join(strings.Fields(text), " ")) }
+
+func allShown(texts []string) (all []string) {
+	for _, text := range texts {
+		all = append(all, shown(text))
+	}
+	return all
 }
 
 // node finds a node; that of a phase which only older revisions have is made.

@@ -25,7 +25,7 @@ type Result struct {
 	Revision   string     `json:"revision"`
 	Transcript Transcript `json:"transcript"`
 	// End tells what a person sees of the object at the end.
-	End string `json:"end"`
+	End string `json:"end" printable:"lines"`
 	// Failures are expectations that did not hold; the script stops at the first step
 	// that has some.
 	Failures []Failure `json:"failures"`
@@ -35,7 +35,7 @@ type Result struct {
 type Failure struct {
 	File string `json:"file"`
 	diag.Pos
-	Text string `json:"text"`
+	Text string `json:"text" printable:"lines"`
 }
 
 func (f Failure) String() string {

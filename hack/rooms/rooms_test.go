@@ -27,7 +27,7 @@ var rooms = map[string][]string{
 }
 
 // engine are the packages of fsm/, bottom to top: each may import those before it.
-var engine = []string{"fsm/diag", "fsm/expr", "fsm/program", "fsm/lint", "fsm", "fsm/prove", "fsm/graph", "fsm/describe", "fsm/diff", "fsm/simulate", "fsm/fsmtest"}
+var engine = []string{"fsm/printable", "fsm/diag", "fsm/expr", "fsm/program", "fsm/lint", "fsm", "fsm/prove", "fsm/graph", "fsm/describe", "fsm/diff", "fsm/simulate", "fsm/fsmtest"}
 
 // listed is a package as the go command lists it, without the module.
 type listed struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // stale is how old the last answer of the API server may be. It is asked more often.
@@ -93,14 +94,15 @@ func (s *Server) content() (content, error) {
 func (s *Server) view() view {
 	snapshot, now := s.Look(), s.Now()
 	shown := snapshot.shown()
-	v := view{Cluster: s.Cluster, Kind: s.Kind, Trouble: trouble(snapshot, now), More: len(snapshot.Objects) - len(shown)}
+	v := view{Cluster: printable.Line(s.Cluster), Kind: printable.Line(s.Kind), Trouble: trouble(snapshot, now), More: len(snapshot.Objects) - len(shown)}
 	for i, o := range shown {
 		machine := s.Machine(o)
 		seen, err := statusview.Of(machine, o, now, s.Caller)
 		if err != nil {
-			v.Trouble = cmp.Or(v.Trouble, err.Error())
+			v.Trouble = cmp.Or(v.Trouble, printable.Line(err.Error()))
 			continue
 		}
+		seen = printable.Value(seen)
 		seen.Phase = cmp.Or(seen.Phase, "none yet")
 		picture := graph.SVG(machine, graph.Options{Marks: graph.MarkObject(machine, o.String(), &o.Machine)})
 		v.Objects = append(v.Objects, object{Overview: seen, ID: i, Diagram: template.HTML(picture)}) //nolint:gosec // draw.SVG escapes what it is given
@@ -112,7 +114,7 @@ func (s *Server) view() view {
 func trouble(s Snapshot, now time.Time) string {
 	why := ""
 	if s.Trouble != nil {
-		why = ": " + s.Trouble.Error()
+		why = ": " + printable.Line(s.Trouble.Error())
 	}
 	switch {
 	case s.Answered.IsZero() && s.Trouble == nil:

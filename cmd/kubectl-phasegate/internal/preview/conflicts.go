@@ -46,7 +46,7 @@ type Conflict struct {
 	KeepV1 Way `json:"keepV1"`
 	KeepV3 Way `json:"keepV3"`
 	// Diff is from v1, as it would be in v3, to v3.
-	Diff string `json:"diff,omitempty"`
+	Diff string `json:"diff,omitempty" printable:"lines"`
 }
 
 // Field is one field of which both sides say something else.

@@ -1,7 +1,6 @@
 package supportbundle
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -246,28 +245,10 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`://[^/\s:@"]+:[^/\s@"]+@`),
 }
 
-// Text leaves out of a text what looks like a secret, and all that was left out of
-// objects before. Objects come first, texts last.
+// Text leaves out of a text what looks like a secret, and all that was left out of objects before, in whatever
+// encodings. Objects come first, texts last.
 func (r *Redactor) Text(text []byte) []byte {
-	s := string(text)
-	for _, looks := range secrets {
-		s = looks.ReplaceAllString(s, leftOut)
-	}
-	known := slices.Collect(maps.Keys(r.names))
-	// The longest first: one may be a part of another.
-	slices.SortFunc(known, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	pairs := make([]string, 0, 4*len(known))
-	for _, value := range known {
-		pairs = append(pairs, value, r.names[value])
-		if quoted := inJSON(value); quoted != value {
-			pairs = append(pairs, quoted, r.names[value])
-		}
-	}
-	return []byte(strings.NewReplacer(pairs...).Replace(s))
-}
-
-// inJSON is a text as JSON has it between quotes.
-func inJSON(text string) string {
-	quoted, _ := json.Marshal(text) // a string never fails
-	return string(quoted[1 : len(quoted)-1])
+	s := &search{Redactor: r, seen: map[string]bool{}}
+	s.look(viewOf(string(text)), nested)
+	return []byte(replaced(string(text), s.spans))
 }

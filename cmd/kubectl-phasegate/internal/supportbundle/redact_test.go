@@ -3,11 +3,17 @@ package supportbundle
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"html"
 	"io"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -93,6 +99,55 @@ func TestText(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 		})
+	}
+}
+
+// A secret is found in whatever way a program has written it.
+func TestEncodings(t *testing.T) {
+	for name, secret := range map[string]string{
+		"signs": `p&ss<w>/or"d\+ü 100%`, "plain": "s3cr3t-of-the-env", "spaces": "two words & more", "emoji": "pass-\U0001F511-word", "encoded itself": "a%26b\\u0026&amp;c",
+	} {
+		r := NewRedactor()
+		r.omit(secret, knownFrom)
+		ascii := strconv.QuoteToASCII(secret)
+		inJSON := func(text string) string {
+			data, _ := json.Marshal(text) // a text never fails
+			return string(data)
+		}
+		var exact bytes.Buffer
+		enc := json.NewEncoder(&exact)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(secret); err != nil {
+			t.Fatal(err)
+		}
+		var units, percents strings.Builder
+		for _, unit := range utf16.Encode([]rune(secret)) {
+			fmt.Fprintf(&units, `\u%04X`, unit)
+		}
+		for _, c := range []byte(secret) {
+			fmt.Fprintf(&percents, "%%%02x", c)
+		}
+		for how, text := range map[string]string{
+			"as it is": secret, "JSON": inJSON(secret), "JSON without HTML": exact.String(), "JSON of JavaScript": strings.ReplaceAll(exact.String(), "/", `\/`),
+			"JSON, all escaped": units.String(), "Go": strconv.Quote(secret), "Go in ASCII": ascii,
+			"JSON in JSON": inJSON(`{"a":` + inJSON(secret) + `}`), "three times": inJSON(inJSON(inJSON(secret))), "Go in JSON": inJSON("value " + ascii),
+			"a query": url.QueryEscape(secret), "a path": url.PathEscape(secret), "all percents": percents.String(), "a query in JSON": inJSON("https://h/?q=" + url.QueryEscape(secret)),
+			"HTML": html.EscapeString(secret), "JSON in HTML": html.EscapeString(inJSON(secret)),
+			"Base64": base64.StdEncoding.EncodeToString([]byte(secret)), "Base64 of URLs": base64.RawURLEncoding.EncodeToString([]byte(secret)),
+			"Base64 with more": base64.StdEncoding.EncodeToString([]byte("user:" + secret + "\n")), "Base64 of JSON": base64.StdEncoding.EncodeToString([]byte(inJSON(secret))),
+			"Base64 in a path": "x/" + base64.RawURLEncoding.EncodeToString([]byte(secret)), "Base64 in JSON": strings.ReplaceAll(base64.StdEncoding.EncodeToString([]byte(secret)), "/", `\/`),
+			"Base64 in a query": url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(secret))),
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				got := string(r.Text([]byte("before " + text + " after")))
+				if !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") || !strings.Contains(got, leftOut) {
+					t.Errorf("%s became %s", text, got)
+				}
+				if rest := strings.TrimSpace(strings.NewReplacer("before ", "", " after", "", leftOut, "").Replace(got)); len(rest) > 16 && !strings.Contains(how, "query in") {
+					t.Errorf("of %s is left %s", text, rest)
+				}
+			})
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // Options say what goes in.
@@ -94,10 +95,10 @@ func (c *collector) bundle() (*Bundle, error) {
 				return nil, fmt.Errorf("write %s: %w", name, err)
 			}
 		}
-		b.Files[name] = c.redactor.Text(text)
+		b.Files[printable.Line(name)] = []byte(printable.Text(string(c.redactor.Text(text))))
 	}
 	for _, missing := range c.missing {
-		b.Missing = append(b.Missing, string(c.redactor.Text([]byte(missing))))
+		b.Missing = append(b.Missing, printable.Line(string(c.redactor.Text([]byte(missing)))))
 	}
 	if len(b.Missing) > 0 {
 		text, err := json.MarshalIndent(b.Missing, "", "  ")
