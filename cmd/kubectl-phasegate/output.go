@@ -16,6 +16,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/printable"
@@ -56,6 +57,20 @@ func show[T any](to io.Writer, f *format, value T, text func(T) string) error {
 		return writeJSON(to, value)
 	}
 	_, err := io.WriteString(to, text(printable.Value(value)))
+	return err
+}
+
+// writeYAML writes an object for programs, also one with characters that a reader of YAML refuses unless they are
+// escaped.
+func writeYAML(to io.Writer, u *unstructured.Unstructured) error {
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if data, err = yaml.JSONToYAML([]byte(printable.Text(string(data)))); err != nil {
+		return err
+	}
+	_, err = to.Write(data)
 	return err
 }
 
@@ -143,6 +158,12 @@ func display[T any](to io.Writer, o *output, what shown[T]) error {
 		u.SetKind(what.kind)
 	}
 	u.SetName(what.name)
+	switch o.format {
+	case "json":
+		return printer.PrintObj(u, to) // what is escaped is the same data
+	case "yaml":
+		return writeYAML(exact(to), u)
+	}
 	return printer.PrintObj(u, exact(to))
 }
 
