@@ -18,7 +18,7 @@ func TestIntegersStayWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		err := out.print(&b, shown{kind: "Plan", of: schema.GroupVersionKind{Kind: "Plan"}, value: map[string]int64{"objects": value}})
+		err := display(&b, out, shown[map[string]int64]{kind: "Plan", of: schema.GroupVersionKind{Kind: "Plan"}, value: map[string]int64{"objects": value}})
 		if err != nil || b.String() != strconv.FormatInt(value, 10) {
 			t.Errorf("%s: printed %q, error %v", why, b.String(), err)
 		}

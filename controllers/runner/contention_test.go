@@ -108,7 +108,7 @@ func TestLostAnswersAreNoOtherController(t *testing.T) {
 	tries := 0
 	b.work = func(context.Context, *scope) (map[string]any, error) {
 		tries++
-		return nil, fsm.Wait(fmt.Sprintf("try %d", tries))
+		return nil, fsm.Wait("try %d", tries)
 	}
 	for range 6 {
 		b.passOf(r)
