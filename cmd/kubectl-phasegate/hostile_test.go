@@ -191,7 +191,8 @@ func TestHostileData(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got map[string]any
-		if err := yaml.Unmarshal(out.Bytes(), &got); err != nil || got["a"] != value["a"] {
+		read := map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": func(data []byte, to any) error { return yaml.Unmarshal(data, to) }}[format]
+		if err := read(out.Bytes(), &got); err != nil || got["a"] != value["a"] {
 			t.Errorf("-o %s is other data, %v:\n%q", format, err, out.String())
 		}
 		if bad := unprintable(out.String()); format == "json" && bad != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -60,14 +61,16 @@ func show[T any](to io.Writer, f *format, value T, text func(T) string) error {
 	return err
 }
 
-// writeYAML writes an object for programs, also one with characters that a reader of YAML refuses unless they are
-// escaped.
+// refused are characters that JSON has as they are, and a reader of YAML takes only escaped.
+var refused = regexp.MustCompile(`[\x{7f}-\x{9f}\x{fffe}\x{ffff}]`)
+
+// writeYAML writes an object for programs. It is YAML made of JSON, as kubectl's is.
 func writeYAML(to io.Writer, u *unstructured.Unstructured) error {
 	data, err := u.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	if data, err = yaml.JSONToYAML([]byte(printable.Text(string(data)))); err != nil {
+	if data, err = yaml.JSONToYAML(refused.ReplaceAllFunc(data, func(c []byte) []byte { return []byte(printable.Line(string(c))) })); err != nil {
 		return err
 	}
 	_, err = to.Write(data)

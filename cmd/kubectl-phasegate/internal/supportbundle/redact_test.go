@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,6 +100,25 @@ func TestText(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 		})
+	}
+}
+
+// A bundle is read in a terminal. Its JSON stays the same data.
+func TestHostileTexts(t *testing.T) {
+	evil := "\x1b[2J\u009b\x7f\u202e\u200b\r\nb"
+	c := &collector{redactor: NewRedactor(), missing: []string{evil}, files: map[string]any{"a\x1b.json": map[string]any{"message": evil}, "a.log": []byte(evil)}}
+	b, err := c.bundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range b.Files {
+		if i := strings.IndexFunc(name+string(data), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%q holds what cannot be seen: %q", name, data)
+		}
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b.Files[`a\u001b.json`], &got); err != nil || got["message"] != evil {
+		t.Errorf("other data: %q, %v", got["message"], err)
 	}
 }
 
