@@ -123,7 +123,7 @@ func run(ctx context.Context, o options) error {
 	f := front.New(first.Run.Transport)
 	f.ReadWithin(first.ReadTime)
 	f.AllowOrigins(listOf(front.OriginsEnv))
-	f.AllowHosts(append(listOf(front.HostsEnv), access.Names(v1beta1.ProxyServiceName(first.Run.Name))...))
+	f.AllowHosts(listOf(front.HostsEnv), access.Names(v1beta1.ProxyServiceName(first.Run.Name)))
 	f.TrustForwarded(first.Run.TrustProxyHeaders)
 	s := &supervise.Supervisor{
 		Deploy: func(ctx context.Context) (backend.Result, error) { return o.deploy(ctx, access) },

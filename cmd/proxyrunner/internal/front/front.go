@@ -37,6 +37,7 @@ type Front struct {
 	transport string
 	origins   []string
 	hosts     []string
+	inside    []string
 	trusted   bool
 	readTime  time.Duration
 
@@ -109,7 +110,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !f.allowed(r):
 		rpcerror.Write(w, http.StatusForbidden, nil, fmt.Sprintf("the origin %q is not allowed: add it to %s", r.Header.Get("Origin"), OriginsEnv))
 		return
-	case !f.mayBeCalled(r.Host):
+	case !f.mayBeCalled(r):
 		rpcerror.Write(w, http.StatusForbidden, nil, fmt.Sprintf("the host %q is not allowed: add the name by which clients reach the proxy to %s", r.Host, HostsEnv))
 		return
 	}

@@ -24,9 +24,11 @@ const (
 // machine always may. It is called before Serve.
 func (f *Front) AllowOrigins(origins []string) { f.origins = origins }
 
-// AllowHosts lets clients call the proxy by these names, such as mcp.example.org, by all below one that begins with a
-// dot, or by any with "*". It is called before Serve.
-func (f *Front) AllowHosts(names []string) { f.hosts = names }
+// AllowHosts lets clients call the proxy by these names alone, such as mcp.example.org, by all below one that begins with
+// a dot, or by any with "*", and by inside, the names that the cluster gives it. Without names, which an ingress or load
+// balancer may have given it is not known: then only connections from the proxy's own pod are held to inside. It is called
+// before Serve.
+func (f *Front) AllowHosts(names, inside []string) { f.hosts, f.inside = names, inside }
 
 // allowed tells whether a request comes from no page at all, or from one that may. A
 // page whose name has been made to resolve to the proxy sends an Origin of its own.
@@ -55,9 +57,13 @@ func (f *Front) listed(origin string) bool {
 var inCluster = []string{".svc", ".cluster.local", ".localhost"}
 
 // mayBeCalled tells whether a Host header holds what no stranger can make resolve to the proxy: an address, a name of one
-// label, one of the cluster, or one that is listed.
-func (f *Front) mayBeCalled(host string) bool {
-	name := (&url.URL{Host: strings.ToLower(host)}).Hostname()
+// label, one of the cluster, or one that is listed. kubectl port-forward connects from the pod's own loopback: that is how
+// the browser of a developer reaches a proxy, and with it a page that was made to resolve to the developer's machine.
+func (f *Front) mayBeCalled(r *http.Request) bool {
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); len(f.hosts) == 0 && (err != nil || !isOwn(from.Addr().Unmap())) {
+		return true
+	}
+	name := (&url.URL{Host: strings.ToLower(r.Host)}).Hostname()
 	name = strings.TrimSuffix(name, ".")
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
 		return true
@@ -66,8 +72,13 @@ func (f *Front) mayBeCalled(host string) bool {
 	if slices.Contains(f.origins, "*") || slices.Contains(f.hosts, "*") {
 		return true
 	}
-	return slices.ContainsFunc(slices.Concat(inCluster, f.hosts), func(one string) bool {
+	return slices.ContainsFunc(slices.Concat(inCluster, f.inside, f.hosts), func(one string) bool {
 		one = strings.ToLower(one)
 		return one == name || strings.HasPrefix(one, ".") && strings.HasSuffix(name, one)
 	})
+}
+
+// isOwn is no test for all of loopback: the sidecar of a service mesh connects from another address of it.
+func isOwn(from netip.Addr) bool {
+	return from == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || from == netip.IPv6Loopback()
 }

@@ -73,6 +73,7 @@ func TestHostIsChecked(t *testing.T) {
 		"own machine":            {"kubectl port-forward", "localhost:8080", 200},
 		"one label":              {"a Service of the namespace", "mcp-a-proxy:8080", 200},
 		"a Service":              {"only the cluster resolves it", "mcp-a-proxy.b.svc:8080", 200},
+		"a Service, short":       {"only the cluster resolves it", "mcp-a-proxy.b:8080", 200},
 		"a Service, whole name":  {"the same", "mcp-a-proxy.b.svc.cluster.local.", 200},
 		"listed":                 {"somebody has said so", "MCP.example.org", 200},
 		"below a listed end":     {"the same", "a.tools.example.org:443", 200},
@@ -81,7 +82,7 @@ func TestHostIsChecked(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodHead} {
 			for _, path := range []string{"/sse", "/mcp", "/messages", "/anything"} {
 				f := front.New("sse")
-				f.AllowHosts([]string{"mcp.example.org", ".tools.example.org"})
+				f.AllowHosts([]string{"mcp.example.org", ".tools.example.org"}, []string{"mcp-a-proxy.b"})
 				f.Open(server{})
 				if got := answerTo(f, method, test.host, path); got != test.want {
 					t.Errorf("%s: %s %s: %d, want %d: %s", name, method, path, got, test.want, test.why)
@@ -90,7 +91,7 @@ func TestHostIsChecked(t *testing.T) {
 		}
 	}
 	for name, allow := range map[string]func(*front.Front){
-		"any host": func(f *front.Front) { f.AllowHosts([]string{"*"}) },
+		"any host": func(f *front.Front) { f.AllowHosts([]string{"*"}, nil) },
 		"any page": func(f *front.Front) { f.AllowOrigins([]string{"*"}) },
 	} {
 		f := front.New("sse")
@@ -98,6 +99,15 @@ func TestHostIsChecked(t *testing.T) {
 		allow(f)
 		if got := answerTo(f, http.MethodGet, "evil.example.org", "/sse"); got != http.StatusOK {
 			t.Errorf("%s: %d, want 200", name, got)
+		}
+	}
+	for from, want := range map[string]int{"127.0.0.1:5": 403, "[::1]:5": 403, "[::ffff:127.0.0.1]:5": 403, "127.0.0.6:5": 200, "10.0.0.1:5": 200} {
+		f := front.New("sse")
+		f.Open(server{})
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/sse", nil)
+		r.Host, r.RemoteAddr = "name.example.org", from
+		if f.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("no name is listed, from %s: %d, want %d: an ingress has a name that nobody has listed; a port-forward has none", from, w.Code, want)
 		}
 	}
 	if got := answerTo(front.New("sse"), http.MethodGet, "evil.example.org", "/health"); got != http.StatusOK {
