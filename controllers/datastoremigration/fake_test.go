@@ -3,8 +3,10 @@ package datastoremigration
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -18,5 +20,7 @@ func newFake() *fake.ClientBuilder {
 			scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme)
+	byName := func(o client.Object) []string { return []string{o.GetName()} } // as any API server selects
+	return fake.NewClientBuilder().WithScheme(scheme).
+		WithIndex(&migration{}, "metadata.name", byName).WithIndex(&v1alpha1.MachineState{}, "metadata.name", byName)
 }

@@ -76,7 +76,7 @@ func TestOutputsOfTheActions(t *testing.T) {
 	}
 	slices.Sort(read)
 	slices.Sort(recorded)
-	wantRead := []string{"CopyResources.conflicts", "CopyResources.examples", "CopyResources.ownersWithheld", "CopyResources.rejected", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending", "OpenSideDoor.sideDoor",
+	wantRead := []string{"BringLateWrites.conflicts", "BringLateWrites.watching", "CopyResources.conflicts", "CopyResources.examples", "CopyResources.ownersWithheld", "CopyResources.rejected", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending", "OpenSideDoor.sideDoor",
 		"Plan.problems", "Preflight.blockers", "TryV3Writes.refused", "Verify.different"}
 	wantRecorded := []string{"CopyResources.objects", "Drain.quiet", "ObserveRollout.configMap", "ObserveRollout.configMapHasGroup", "ObserveRollout.namespace", "ObserveRollout.restart", "ObserveRollout.rolling", "ObserveRollout.unset", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
 		"Verify.examples", "Verify.verified"}
