@@ -58,7 +58,7 @@ func (s *lateWrites) bring(ctx context.Context, sc *scope) (outputs, error) {
 		sc.Warn("LateWritesConflict", "%d objects of v1 were written after both sides were compared, and cannot be brought to v3, which has something else: %s. Write in v3 what is to be in force, and set the annotation %s before the clean-up",
 			len(open), strings.Join(examples(open, func(c migrationv1.Conflict) string { return migrationv1.Conflicts{c}.String() }), "; "), waiverFor(sc.Object, waiveV1Changed))
 	}
-	settled := over && !late.Moving
+	settled := over && !late.Changing
 	sc.Report(func(dm *migration) {
 		dm.Status.LateWrites = open
 		if settled {

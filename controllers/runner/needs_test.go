@@ -89,6 +89,7 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 		"get asked.g: guard open",
 		"get datastoremigrations.migration.projectcalico.org: every pass",
 		"get gatewaies: Renamed",
+		"get leases.coordination.k8s.io: telling whether another installation is there",
 		"get machinestates.phasegate.dev: every pass",
 		"list always.g: the controller",
 		"list daemonsets.apps node: watch of DaemonSet node",

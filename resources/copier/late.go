@@ -27,8 +27,8 @@ type Late struct {
 	Conflicts []Conflict
 	// Problems are objects that v3 does not take.
 	Problems []resources.Problem
-	// Moving: something has changed while this looked. Look again.
-	Moving bool
+	// Changing: something has changed while this looked. Look again.
+	Changing bool
 	// Kinds are those of which v1 is not what was verified, and v3 has by now what v1 has.
 	Kinds []migrationv1.VerifiedKind
 	// Revision is where the storage of v1 stood before this looked.
@@ -62,7 +62,7 @@ func (c *Copier) BringLate(ctx context.Context, since *migrationv1.Verified) (La
 		return Late{}, err
 	}
 	settled, err := l.settled(ctx, looks, known, revision)
-	return Late{Brought: l.brought, Conflicts: notes.conflicts.sorted(compareConflicts), Problems: notes.rejected.sorted(compareProblems), Moving: l.moving, Kinds: settled, Revision: revision}, err
+	return Late{Brought: l.brought, Conflicts: notes.conflicts.sorted(compareConflicts), Problems: notes.rejected.sorted(compareProblems), Changing: l.moving, Kinds: settled, Revision: revision}, err
 }
 
 type ownerResolver = func([]metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference)

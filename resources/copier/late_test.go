@@ -87,8 +87,8 @@ func TestBringLate(t *testing.T) {
 			if diff := cmp.Diff(c.conflicts, conflicts); diff != "" {
 				t.Errorf("%s: conflicts (-want +got):\n%s", c.why, diff)
 			}
-			if late.Moving || len(late.Problems) > 0 {
-				t.Errorf("%s: moving %t, problems %v", c.why, late.Moving, late.Problems)
+			if late.Changing || len(late.Problems) > 0 {
+				t.Errorf("%s: moving %t, problems %v", c.why, late.Changing, late.Problems)
 			}
 			s.wantNets(c.nets)
 			if got := s.count(v3(kind)); (got == 2) != c.added {
@@ -160,7 +160,7 @@ func TestBringLateRaces(t *testing.T) {
 	since := s.verified()
 	s.patch(named(v1(kind), "a"), `{"spec":{"nets":["10.1.0.0/16"]}}`)
 	race = func() { s.patch(named(v3(kind), "a"), `{"spec":{"nets":["10.2.0.0/16"]}}`) }
-	if late := s.bringLate(since); !late.Moving || len(late.Brought) > 0 {
+	if late := s.bringLate(since); !late.Changing || len(late.Brought) > 0 {
 		t.Errorf("a write came between, and it says %+v", late)
 	}
 	if late := s.bringLate(since); len(late.Conflicts) != 1 {

@@ -97,7 +97,7 @@ func missingRight(t *testing.T, w *world) {
 	w.revoke(t, resources.V3Group, "*", "create")
 	w.start(t, evening, nowhere)
 	w.awaitMessage(t, evening, "rights: ")
-	w.assertDescribed(t, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
+	w.assertDescribed(t, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by BringLateWrites, CopyResources)",
 		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("Aborting"))
 	w.restoreRights(t)
 }
