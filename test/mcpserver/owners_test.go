@@ -21,11 +21,9 @@ import (
 // authzManager is the field manager of a controller that owns a part of the spec.
 const authzManager = "authz-controller"
 
-// authz is what it applies: a field that our types know, with a default of ToolHive's CRD, and
-// one that they do not.
+// authz is what it applies: a field that an older controller does not know, with a default of ToolHive's CRD.
 var authz = map[string]any{
 	"authzConfig": map[string]any{"type": "inline", "inline": map[string]any{"entitiesJson": "[]", "policies": []any{"permit(principal, action, resource);"}}},
-	"quota":       map[string]any{"callsPerDay": int64(1000)},
 }
 
 func TestFieldsOfAnotherOwnerSurvive(t *testing.T) {
