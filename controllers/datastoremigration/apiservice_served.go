@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -56,9 +57,14 @@ func (s *door) warmRights() []rbacv1.PolicyRule {
 	return grants(apiServersRights(), onAPIService("get"), allOf("list", resources.V3Group, s.registry.All(), (*resources.Kind).V3Plural))
 }
 
+// warmsFor is how long an API server may take to get ready for all kinds of v3. Nothing is locked meanwhile, and objects
+// are copied.
+const warmsFor = 30 * time.Second
+
 // warm lets every API server get ready for every v3 kind while v1 is open: at the first request for a kind it compiles the
-// schema and fills a cache with all objects, and but for the one that our connection leads to none has had any. What cannot
-// be asked now is asked, and waited for, under the lock.
+// schema and fills a cache with all objects, and but for the one that our connection leads to none has had any. A busy one
+// may take long for a kind, which is what this is for, and one that does not answer at all is left alone after warmsFor. What
+// cannot be asked now is asked, and waited for, under the lock.
 func (s *door) warm(ctx context.Context, sc *scope) {
 	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
 	if err != nil || blocked != "" {
@@ -68,14 +74,17 @@ func (s *door) warm(ctx context.Context, sc *scope) {
 	var servers sync.WaitGroup
 	for _, server := range all {
 		servers.Go(func() {
-			group, asking := errgroup.WithContext(ctx) // a server that does not answer is left alone
-			group.SetLimit(doorsAtATime)
+			asking, cancel := context.WithTimeout(ctx, warmsFor)
+			defer cancel()
+			var kinds errgroup.Group
+			kinds.SetLimit(doorsAtATime)
 			for _, kind := range s.registry.Through(version).All() {
-				group.Go(func() error {
-					return askServer(asking, server, func(ctx context.Context, server apiServer) error { return served(ctx, server.client, kind) })
+				kinds.Go(func() error {
+					_ = served(asking, server.client, kind) // it is asked again under the lock
+					return nil
 				})
 			}
-			_ = group.Wait()
+			_ = kinds.Wait()
 		})
 	}
 	servers.Wait()
