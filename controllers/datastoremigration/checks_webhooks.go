@@ -56,13 +56,13 @@ func (c *cluster) slowWebhooks(ctx context.Context) ([]slowWebhook, error) {
 // slowWebhooksIn goes by the rules. Selectors and conditions only narrow them, by the object or its namespace; the one
 // condition that leaves out the whole group is heeded.
 func slowWebhooksIn(configs []admissionregistrationv1.ValidatingWebhookConfiguration, kinds []*resources.Kind) (slow []slowWebhook) {
-	for i := range configs {
-		for _, hook := range configs[i].Webhooks {
+	for _, config := range configs {
+		for _, hook := range config.Webhooks {
 			matches := func(r admissionregistrationv1.RuleWithOperations) bool { return writesV1(r, kinds) }
 			if !slices.ContainsFunc(hook.Rules, matches) || slices.ContainsFunc(hook.MatchConditions, leavesV1Out) {
 				continue
 			}
-			one := slowWebhook{name: webhookName(&configs[i], hook.Name), timeout: webhookTimeout}
+			one := slowWebhook{name: webhookName(&config, hook.Name), timeout: webhookTimeout}
 			if hook.TimeoutSeconds != nil {
 				one.timeout = time.Duration(*hook.TimeoutSeconds) * time.Second
 			}

@@ -135,7 +135,8 @@ func TestLongStepsEndWithTheLock(t *testing.T) {
 	s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
 	actions := s.looking()
-	maps.Copy(actions, s.acting())
+	maps.Copy(actions, s.switching())
+	maps.Copy(actions, s.moving())
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 		_, err := actions[name].Do(t.Context(), sc)

@@ -101,7 +101,8 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 	e := newEffects(c, settings)
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
 	maps.Copy(actions, e.looking())
-	maps.Copy(actions, e.acting())
+	maps.Copy(actions, e.switching())
+	maps.Copy(actions, e.moving())
 	return &runner.Program[*migration]{
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
@@ -173,8 +174,8 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 	}
 }
 
-// acting are the actions that write.
-func (e *effects) acting() map[string]runner.Action[*migration] {
+// switching are the actions that say who may write v1 and v3, and who serves v3.
+func (e *effects) switching() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
 			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: e.v1Lock.lockV1, Rights: grants(e.fence.lockStandsRights(), e.onV1Lock("patch"))},
@@ -185,20 +186,6 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 			Do: e.blockV1Writes, Rights: e.fence.fenceRights()},
 		"AllowV1Writes":    {ActionSpec: fsm.ActionSpec{Doc: "Removes what BlockV1Writes installed, if this migration did."}, Do: e.fence.allowV1Writes, Rights: e.fence.unfenceRights()},
 		"RemoveWriteBlock": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: e.fence.removeWriteBlock, Rights: grants(e.fence.unfenceRights(), e.earlierRights())},
-		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
-			Do: e.dependents.detachDependents, Rights: append(detachRights(), rbac.Asking)},
-		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
-			Params: map[string]fsm.Param{"owners": {Type: fsm.TypeString, Doc: "v1 or v3: whose UIDs; v1 is the default"}}},
-			Do: e.dependents.attachDependents, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, e.owners.awaitOwnersRights(), e.lists())},
-		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
-			Do: e.owners.detachV1Owners, Rights: grants(e.onV1("list patch"), e.onV1CRDs("get"))},
-		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
-			Do: e.owners.attachV1Owners, Rights: grants(removeFenceRights(), whoAmI(), e.onV1("list patch"), e.onV1CRDs("get"), e.owners.awaitOwnersRights())},
-		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
-			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
-			Do: e.backups.backUpV1, Rights: e.backups.backUpRights()},
-		"RemoveMigrationAnnotations": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.copying.removeMigrationAnnotations,
-			Rights: grants(e.onV3("list get patch"), e.onV3CRDs("get"), e.onV3Lock("get patch"), e.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: e.v1Lock.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), e.onV1Lock("get patch"))},
 		disableAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
@@ -214,6 +201,26 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Releases the v3 lock. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: e.v3Lock.unlockV3,
 			Rights: grants(onAPIService("get patch"), e.onV1Lock("get patch"), e.onV3Lock("get patch delete"), removeFenceRights())},
+	}
+}
+
+// moving are the actions that write Calico's objects and CRDs, and what refers to them.
+func (e *effects) moving() map[string]runner.Action[*migration] {
+	return map[string]runner.Action[*migration]{
+		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
+			Do: e.dependents.detachDependents, Rights: append(detachRights(), rbac.Asking)},
+		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
+			Params: map[string]fsm.Param{"owners": {Type: fsm.TypeString, Doc: "v1 or v3: whose UIDs; v1 is the default"}}},
+			Do: e.dependents.attachDependents, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, e.owners.awaitOwnersRights(), e.lists())},
+		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
+			Do: e.owners.detachV1Owners, Rights: grants(e.onV1("list patch"), e.onV1CRDs("get"))},
+		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
+			Do: e.owners.attachV1Owners, Rights: grants(removeFenceRights(), whoAmI(), e.onV1("list patch"), e.onV1CRDs("get"), e.owners.awaitOwnersRights())},
+		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
+			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
+			Do: e.backups.backUpV1, Rights: e.backups.backUpRights()},
+		"RemoveMigrationAnnotations": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.copying.removeMigrationAnnotations,
+			Rights: grants(e.onV3("list get patch"), e.onV3CRDs("get"), e.onV3Lock("get patch"), e.earlierRights())},
 		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused. Without that server v3 itself is the way, and no CRD is changed.",
 			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: e.door.openSideDoor, Rights: grants(onAPIService("get"), e.onV3CRDs("get patch"),
 			allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},

@@ -35,14 +35,20 @@ func decorate(m *fsm.Machine, dm *migration) {
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
 	}
-	if len(dm.Status.LateWrites) > 0 { // of which there are none before
-		dm.Status.Conflicts = dm.Status.LateWrites
-		if dm.Status.Progress != nil {
-			dm.Status.Progress.Conflicts = int32(len(dm.Status.LateWrites))
-		}
-	}
+	showLateWrites(dm)
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
 	setCondition(dm, migrationv1.ConditionFailed, failedCondition(m, dm))
+}
+
+// showLateWrites shows them as the conflicts that they are. Before them there are none.
+func showLateWrites(dm *migration) {
+	if len(dm.Status.LateWrites) == 0 {
+		return
+	}
+	dm.Status.Conflicts = dm.Status.LateWrites
+	if dm.Status.Progress != nil {
+		dm.Status.Progress.Conflicts = int32(len(dm.Status.LateWrites))
+	}
 }
 
 func setCondition(dm *migration, conditionType string, c *metav1.Condition) {

@@ -57,18 +57,7 @@ func Machines(older, newer *program.Definition) Report {
 		}
 		r.Phases = append(r.Phases, arrived(p, olds, mapped))
 	}
-	for _, p := range older.Spec.Phases {
-		if _, stays := news[p.Name]; stays {
-			continue
-		}
-		c := Change{Phase: p.Name, What: "removed", Words: []string{"no entry in spec.upgrade.phaseMap: an object here would be Stalled (UnknownPhase)"}}
-		if to := mapped[p.Name]; to != "" {
-			c.Words = []string{"an object here goes on in " + to}
-		} else {
-			r.Dangers = append(r.Dangers, fmt.Sprintf("phase %s is gone and spec.upgrade.phaseMap does not say what follows it: an object there would be Stalled (UnknownPhase)", p.Name))
-		}
-		r.Phases = append(r.Phases, c)
-	}
+	r.gone(older, news, mapped)
 	upgrade := adoption(newer)
 	r.Machine = append(r.Machine, renamed("effect", upgrade.EffectMap)...)
 	r.Machine = append(r.Machine, renamed("step", upgrade.StepMap)...)
@@ -82,6 +71,22 @@ func Machines(older, newer *program.Definition) Report {
 		}
 	}
 	return r
+}
+
+// gone tells of the phases that the new revision does not have, but for those that it has under another name.
+func (r *Report) gone(older *program.Definition, news map[string]v1alpha1.Phase, mapped map[string]string) {
+	for _, p := range older.Spec.Phases {
+		if _, stays := news[p.Name]; stays {
+			continue
+		}
+		c := Change{Phase: p.Name, What: "removed", Words: []string{"no entry in spec.upgrade.phaseMap: an object here would be Stalled (UnknownPhase)"}}
+		if to := mapped[p.Name]; to != "" {
+			c.Words = []string{"an object here goes on in " + to}
+		} else {
+			r.Dangers = append(r.Dangers, fmt.Sprintf("phase %s is gone and spec.upgrade.phaseMap does not say what follows it: an object there would be Stalled (UnknownPhase)", p.Name))
+		}
+		r.Phases = append(r.Phases, c)
+	}
 }
 
 // renamed tells what objects under way find under another name.

@@ -1,6 +1,8 @@
 package v1beta1
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,8 +140,9 @@ func (s *MCPServerSpec) UnmarshalJSON(data []byte) error {
 	*s = MCPServerSpec{}
 	unread, err := json.UnmarshalStrict(data, (*plain)(s), json.DisallowUnknownFields)
 	for _, e := range unread {
-		if e, ok := e.(json.FieldError); ok {
-			s.Unread = append(s.Unread, e.FieldPath())
+		var field json.FieldError
+		if errors.As(e, &field) {
+			s.Unread = append(s.Unread, field.FieldPath())
 		}
 	}
 	return err
