@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,4 +61,13 @@ func (r *Run) longestWait(p *program.Phase) time.Duration {
 
 func longestDelay(q program.Backoff) time.Duration {
 	return time.Duration(float64(q.Max) * (1 + q.Jitter))
+}
+
+// pollOf is that of the current step; of none, that of the phase.
+func (r *Run) pollOf(p *program.Phase) time.Duration {
+	poll := p.PollEvery
+	if at := int(r.st.StepIndex); r.st.Step != "" && at < len(p.StepList) {
+		poll = p.StepList[at].PollEvery
+	}
+	return cmp.Or(poll, defaultPoll)
 }

@@ -51,15 +51,6 @@ func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
 	return first
 }
 
-// pollOf is that of the current step; of none, that of the phase.
-func (r *Run) pollOf(p *program.Phase) time.Duration {
-	poll := p.PollEvery
-	if at := int(r.st.StepIndex); r.st.Step != "" && at < len(p.StepList) {
-		poll = p.StepList[at].PollEvery
-	}
-	return cmp.Or(poll, defaultPoll)
-}
-
 // Due is what the driver remembers for Input.Due of the next run; nil is nothing. Stored tells
 // that what this run came to was written. What it has called outside the cluster it has called all the same.
 func (r *Run) Due(stored bool) *time.Time {

@@ -118,37 +118,7 @@ const servers = 20
 func TestServersNotServed(t *testing.T) {
 	repeat(t, experiment{name: "MCPServers, not served", all: 1, some: 1, run: func(t *testing.T, _ *rand.Rand) time.Duration {
 		w := pristine(t)
-		w.spent = true
-		rules, err := harness.ChartRules("mcpserver")
-		if err == nil {
-			err = w.Grant(t.Context(), serversAccount, rules)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "manager")
-		if err := w.WriteKubeconfig(t.Context(), path, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: serversAccount}, nil); err != nil {
-			t.Fatal(err)
-		}
-		p, err := w.StartManager("--kubeconfig", path, "--controllers", "mcpserver", "--proxy-image", "registry.example/proxyrunner:1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Kill)
-		token := tokenID(t, path)
-		for i := range servers {
-			srv := &v1beta1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("server-", i)}}
-			srv.Spec.Image, srv.Spec.Transport = "registry.example/fetch:1", v1beta1.TransportStreamableHTTP
-			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(srv)
-			if err != nil {
-				t.Fatal(err)
-			}
-			u := &unstructured.Unstructured{Object: object}
-			u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MCPServer"))
-			if err := w.Client.Create(t.Context(), u); err != nil {
-				t.Fatal(err)
-			}
-		}
+		token := w.startServers(t)
 		driven := func(since time.Time) error {
 			seen := map[string]bool{}
 			for _, r := range w.audited(t) {
@@ -179,6 +149,43 @@ func TestServersNotServed(t *testing.T) {
 		}
 		return recovered
 	}})
+}
+
+// startServers starts a manager of MCPServers, and creates some. It answers the id of the manager's token. The cluster is
+// spent then.
+func (w *world) startServers(t *testing.T) (token string) {
+	t.Helper()
+	w.spent = true
+	rules, err := harness.ChartRules("mcpserver")
+	if err == nil {
+		err = w.Grant(t.Context(), serversAccount, rules)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "manager")
+	if err := w.WriteKubeconfig(t.Context(), path, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: serversAccount}, nil); err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.StartManager("--kubeconfig", path, "--controllers", "mcpserver", "--proxy-image", "registry.example/proxyrunner:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	for i := range servers {
+		srv := &v1beta1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint("server-", i)}}
+		srv.Spec.Image, srv.Spec.Transport = "registry.example/fetch:1", v1beta1.TransportStreamableHTTP
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(srv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: object}
+		u.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MCPServer"))
+		if err := w.Client.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tokenID(t, path)
 }
 
 // serversAccount is that of the manager of servers.
