@@ -79,38 +79,33 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 		}
 		return calls && turns.take(key(name))
 	}
-	if !pass("slow", true) {
-		t.Fatal("the first call has no turn")
-	}
-	for _, name := range []string{"b", "c", "gone", "d", "b", "c", "b"} {
-		if pass(name, true) {
-			t.Fatalf("%s calls beside another one", name)
+	for i, s := range []struct {
+		why, name           string
+		calls, called, done bool
+	}{
+		{why: "a turn is free", name: "slow", calls: true, called: true},
+		{why: "it is in use", name: "b", calls: true},
+		{why: "it is in use", name: "c", calls: true},
+		{why: "it is in use", name: "gone", calls: true},
+		{why: "it is in use", name: "d", calls: true},
+		{why: "to ask again changes nothing", name: "b", calls: true},
+		{why: "the turn is kept for b", name: "slow", calls: true, done: true},
+		{why: "the turn is kept for b", name: "c", calls: true},
+		{why: "it was woken", name: "b", calls: true, called: true},
+		{why: "c comes before b comes again", name: "b", calls: true, done: true},
+		{why: "it is the next", name: "c", calls: true, called: true},
+		{why: "it has nothing to call any more", name: "gone", done: true},
+		{why: "the turn that nobody used is not lost", name: "d", calls: true, called: true},
+		{why: "it waited since its second call", name: "slow", calls: true, called: true, done: true},
+		{why: "the last in line", name: "b", calls: true, called: true, done: true},
+	} {
+		if s.done {
+			turns.done()
+		}
+		if got := pass(s.name, s.calls); got != s.called {
+			t.Errorf("%d: %s: %s calls: %t", i, s.why, s.name, got)
 		}
 	}
-	turns.done()
-	if pass("slow", true) || pass("c", true) {
-		t.Error("a turn that is kept for b went to another one")
-	}
-	if !pass("b", true) {
-		t.Error("b was woken, and has no turn")
-	}
-	turns.done()
-	if pass("b", true) || !pass("c", true) {
-		t.Error("c comes after b, and before b comes again")
-	}
-	turns.done()
-	if pass("gone", false) { // it has nothing to call any more
-		t.Error("a call that nobody makes")
-	}
-	if !pass("d", true) {
-		t.Error("the turn that nobody used was lost")
-	}
-	turns.done()
-	if !pass("slow", true) {
-		t.Error("slow waited since its first call")
-	}
-	turns.done()
-	turns.done() // that of slow is kept for b
 	if d := cmp.Diff([]string{"b", "c", "gone", "d", "slow", "b"}, woken); d != "" {
 		t.Errorf("woken (-want +got):\n%s", d)
 	}

@@ -70,7 +70,7 @@ func tokenID(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Split(config.AuthInfos[account].Token, ".")
+	parts := strings.Split(config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Token, ".")
 	if len(parts) != 3 {
 		t.Fatalf("the token in %s is none: it has %d parts", path, len(parts))
 	}
