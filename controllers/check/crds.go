@@ -56,6 +56,10 @@ func CRDs(c client.Client, wanted []WantedCRD, remedy string, installing bool) C
 func (w WantedCRD) judge(live *apiextensionsv1.CustomResourceDefinition, remedy string) []Finding {
 	about := "CRD " + live.Name
 	if why := w.lacks(live); why != "" {
+		if w.Peer != "" && !ours(live) {
+			remedy = fmt.Sprintf("apply ours over %s's, which keeps the objects and serves what theirs does: kubectl apply --server-side --force-conflicts -f charts/phasegate/files/crds/%s_%s.yaml, or helm upgrade with crds.install=always and --take-ownership; or install a newer %s",
+				w.Peer, w.CRD.Spec.Group, w.CRD.Spec.Names.Plural, w.Peer)
+		}
 		return []Finding{{Failure, about + " " + why, remedy}}
 	}
 	if w.Peer == "" {

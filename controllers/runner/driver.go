@@ -76,7 +76,7 @@ type Driver[T Object[T]] struct {
 // whosever it is; the other one works from the states, while their CRD is there.
 func (d Driver[T]) Pair() *Pair {
 	d.busy, d.gone, d.seen = &Busy{Manager: d.Manager}, make(chan types.NamespacedName, goneBuffer), &seen{}
-	objects := &crdgate.Gate{CRDName: d.CRDName, Config: d.Config, Run: d.Run}
+	objects := &crdgate.Gate{CRDName: d.CRDName, Config: d.Config, Run: d.Run, Version: func() string { return d.kind().Version }, Unserved: d.tellUnserved}
 	if d.CRDName == "" {
 		objects.Kind = d.kind().GroupKind()
 	}

@@ -107,6 +107,9 @@ func TestCRDs(t *testing.T) {
 	failure := func(text string) check.Finding {
 		return check.Finding{Level: check.Failure, Message: text, Remedy: "apply it"}
 	}
+	theirs := func(text string) check.Finding {
+		return check.Finding{Level: check.Failure, Message: itIs + text, Remedy: "apply ours over Calico's, which keeps the objects and serves what theirs does: kubectl apply --server-side --force-conflicts -f charts/phasegate/files/crds/migration.projectcalico.org_datastoremigrations.yaml, or helm upgrade with crds.install=always and --take-ownership; or install a newer Calico"}
+	}
 	narrow := func(fields map[string]schema) {
 		held, few := fields["held"], int64(63)
 		item := *held.Items.Schema
@@ -139,7 +142,9 @@ func TestCRDs(t *testing.T) {
 		"OursOlder": {why: "it works, but does not show everything", have: func(m, s *crd) []*crd { return []*crd{edit(m, []string{"status"}, without("verified")), s} },
 			want: []check.Finding{{Level: check.Warning, Message: itIs + "is ours, of an older release: its objects do not show status.verified", Remedy: "apply it"}, info(statesAreOurs)}},
 		"NoPhase": {why: "a peer's that shows nothing cannot be worked with", have: func(m, s *crd) []*crd { return []*crd{edit(peers(m), []string{"status"}, without("phase")), s} },
-			want: []check.Finding{failure(itIs + "does not keep status.phase in version v1"), info(statesAreOurs)}},
+			want: []check.Finding{theirs("does not keep status.phase in version v1"), info(statesAreOurs)}},
+		"PeersNotServed": {why: "Calico 3.32.0 has v1beta1 only, and crds.install=auto leaves it as it is", have: func(m, s *crd) []*crd { m = peers(m); m.Spec.Versions[0].Served = false; return []*crd{m, s} },
+			want: []check.Finding{theirs("does not serve version v1"), info(statesAreOurs)}},
 		"KeepsAll": {why: "a schema that preserves what it does not know keeps it", have: func(m, s *crd) []*crd {
 			yes := true
 			for i := range m.Spec.Versions {

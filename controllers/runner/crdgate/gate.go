@@ -1,9 +1,10 @@
 // Package crdgate runs a controller exactly while its CRD is there: it starts
 // when the CRD is Established, stops when the CRD goes, starts again when the
-// CRD comes back, and is never there twice.
+// CRD comes back, and is never there twice. While the CRD serves other versions
+// than the one that the controller needs, something else runs that says so.
 //
 // It knows nothing of what the controller does, and it does not judge a CRD
-// beyond its Established condition.
+// beyond its Established condition and the versions that it serves.
 //
 // # No second copy, by construction
 //
@@ -18,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -51,6 +53,10 @@ type Gate struct {
 	// for each life of the CRD, and again, after a pause that grows from 1 s to
 	// 1 min, whenever it returned without having been told to.
 	Run func(context.Context) error
+	// Version is the one that Run needs, asked each time; nil is any.
+	Version func() string
+	// Unserved, if it is set, runs in place of Run, and like it, while the CRD does not serve that version.
+	Unserved func(context.Context, Missing) error
 
 	// seen is nil until Start has looked for the CRD.
 	seen atomic.Pointer[sight]
@@ -93,8 +99,8 @@ func (g *Gate) Start(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { informer.RunWithContext(ctx) })
 	(&loop{
-		run: g.Run, seen: &g.seen, changed: changed, log: logger, running: shared.Running(g.name()), restarts: shared.Restarts(g.name()),
-		want: func() types.UID { return wanted(g.find(store.List())) },
+		run: g.runs, seen: &g.seen, changed: changed, log: logger, running: shared.Running(g.name()), restarts: shared.Restarts(g.name()),
+		want: func() target { return g.wanted(g.find(store.List())) },
 	}).serve(ctx)
 	watching.Wait()
 	return nil
@@ -108,16 +114,67 @@ func (g *Gate) name() string {
 	return g.Kind.String()
 }
 
-// wanted is the UID of the CRD that a controller should be running for, empty if
-// none should.
+// Missing is a version that a CRD does not serve.
+type Missing struct {
+	CRD, Version, Kind string
+	// Resource is the kind in a version that is served; its Version is empty where there is none.
+	Resource schema.GroupVersionResource
+}
+
+// Error says what is served, and what to do.
+func (m Missing) Error() string {
+	serves := "no version"
+	if m.Resource.Version != "" {
+		serves = "only " + m.Resource.Version
+	}
+	return fmt.Sprintf("CRD %s serves %s, not %s, which this manager needs: its objects are not driven; install a CRD that serves both (kubectl phasegate check crds-installed says how)", m.CRD, serves, m.Version)
+}
+
+// target is what a copy runs for: a CRD, as long as it is the same, and serves the version or does not. The zero value
+// is none.
+type target struct {
+	uid     types.UID
+	missing Missing // the zero value where the version is served
+}
+
+func (g *Gate) runs(ctx context.Context, t target) error {
+	if t.missing == (Missing{}) {
+		return g.Run(ctx)
+	}
+	log.FromContext(ctx).Error(t.missing, "the controller does not run")
+	if g.Unserved != nil {
+		return g.Unserved(ctx, t.missing)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// wanted is what a controller should be running for.
 //
 // A CRD that is being deleted still counts: its objects may carry finalizers
 // that only the controller removes, and without it the CRD would never go.
-func wanted(crd *apiextensionsv1.CustomResourceDefinition) types.UID {
-	if crd == nil || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-		return ""
+func (g *Gate) wanted(crd *apiextensionsv1.CustomResourceDefinition) target {
+	if !established(crd) {
+		return target{}
 	}
-	return crd.UID
+	t := target{uid: crd.UID}
+	if g.Version == nil {
+		return t
+	}
+	version := g.Version()
+	served := slices.DeleteFunc(slices.Clone(crd.Spec.Versions), func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return !v.Served })
+	if slices.ContainsFunc(served, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version }) {
+		return t
+	}
+	t.missing = Missing{CRD: crd.Name, Version: version, Kind: crd.Spec.Names.Kind, Resource: schema.GroupVersionResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}}
+	if len(served) > 0 {
+		t.missing.Resource.Version = served[0].Name
+	}
+	return t
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd != nil && apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
 // find is the CRD among all that were last seen, nil if it does not exist. Two
@@ -127,7 +184,7 @@ func (g *Gate) find(all []any) *apiextensionsv1.CustomResourceDefinition {
 	for _, obj := range all {
 		crd := obj.(*apiextensionsv1.CustomResourceDefinition)
 		kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-		if (crd.Name == g.CRDName || kind == g.Kind) && (found == nil || wanted(crd) != "") {
+		if (crd.Name == g.CRDName || kind == g.Kind) && (found == nil || established(crd)) {
 			found = crd
 		}
 	}
@@ -138,14 +195,16 @@ func (g *Gate) find(all []any) *apiextensionsv1.CustomResourceDefinition {
 // would be the most of the manager's memory.
 func slim(obj any) (any, error) {
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		crd.ManagedFields, crd.Annotations, crd.Spec.Versions, crd.Spec.Conversion = nil, nil, nil, nil
+		crd.ManagedFields, crd.Annotations, crd.Spec.Conversion = nil, nil, nil
+		for i, v := range crd.Spec.Versions {
+			crd.Spec.Versions[i] = apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Served: v.Served}
+		}
 	}
 	return obj, nil
 }
 
-// sight is what the loop saw when it last looked: the UID of the CRD that a copy should be running for, and of the one
-// that it runs for; empty for none.
-type sight struct{ wanted, running types.UID }
+// sight is what the loop saw when it last looked: what a copy should be running for, and what one runs for.
+type sight struct{ wanted, running target }
 
 // Ready says for a probe what the gate does; it is an error while the CRD is
 // there and its controller is not. It asks nobody and may be called at any time.
@@ -154,8 +213,10 @@ func (g *Gate) Ready(context.Context) (string, error) {
 	switch {
 	case seen == nil:
 		return "not started: only the leader's controllers run", nil
-	case seen.wanted == "":
+	case seen.wanted == target{}:
 		return fmt.Sprintf("waits for CRD %s", g.name()), nil
+	case seen.wanted.missing != Missing{}:
+		return "", seen.wanted.missing
 	case seen.wanted != seen.running:
 		return "", fmt.Errorf("CRD %s is established but its controller does not run: the log says why it ended; it is started again within %s", g.name(), longRest)
 	default:

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -17,8 +16,8 @@ const (
 
 // loop is the one goroutine that starts and stops the controller.
 type loop struct {
-	run     func(context.Context) error
-	want    func() types.UID
+	run     func(context.Context, target) error
+	want    func() target
 	changed <-chan struct{}
 	// seen is where the loop shows to others what it last saw.
 	seen *atomic.Pointer[sight]
@@ -32,8 +31,8 @@ type loop struct {
 // the last copy has ended.
 func (l *loop) serve(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
-		uid := l.look("")
-		if uid == "" {
+		wanted := l.look(target{})
+		if wanted == (target{}) {
 			select {
 			case <-ctx.Done():
 			case <-l.changed:
@@ -41,9 +40,9 @@ func (l *loop) serve(ctx context.Context) {
 			continue
 		}
 		started := time.Now()
-		told, err := l.live(ctx, uid)
+		told, err := l.live(ctx, wanted)
 		if told {
-			l.log.Info("the controller has stopped", "uid", uid, "result", err)
+			l.log.Info("the controller has stopped", "uid", wanted.uid, "result", err)
 			failures = 0
 			continue
 		}
@@ -52,13 +51,13 @@ func (l *loop) serve(ctx context.Context) {
 		}
 		pause := pauseAfter(failures)
 		l.restarts.Inc()
-		l.log.Error(err, "the controller returned by itself and is started again", "uid", uid, "in", pause.String())
-		l.rest(ctx, uid, pause)
+		l.log.Error(err, "the controller returned by itself and is started again", "uid", wanted.uid, "in", pause.String())
+		l.rest(ctx, wanted, pause)
 	}
 }
 
-// look is the UID of the CRD that a copy should be running for; running is the one that it runs for.
-func (l *loop) look(running types.UID) types.UID {
+// look is what a copy should be running for; running is what one runs for.
+func (l *loop) look(running target) target {
 	want := l.want()
 	l.seen.Store(&sight{wanted: want, running: running})
 	return want
@@ -66,22 +65,24 @@ func (l *loop) look(running types.UID) types.UID {
 
 // live runs one copy until it has returned, and tells it to when another CRD is wanted, or none: it is not reused, since
 // its informers belong to a CRD that is gone, perhaps with another schema. told is false where it returned by itself.
-func (l *loop) live(ctx context.Context, uid types.UID) (told bool, err error) {
-	l.log.Info("starting the controller", "uid", uid)
+func (l *loop) live(ctx context.Context, t target) (told bool, err error) {
+	if t.missing == (Missing{}) {
+		l.log.Info("starting the controller", "uid", t.uid)
+		l.running.Set(1)
+		defer l.running.Set(0)
+	}
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- l.run(running) }()
-	l.running.Set(1)
-	defer l.running.Set(0)
+	go func() { ended <- l.run(running, t) }()
 	stop := func(why string) {
-		l.log.Info("stopping the controller", "uid", uid, "why", why)
+		l.log.Info("stopping the controller", "uid", t.uid, "why", why)
 		cancel()
 		told = true
 	}
 	for over := ctx.Done(); ; {
-		if l.look(uid) != uid && !told {
-			stop("its CRD is gone, replaced or not established")
+		if l.look(t) != t && !told {
+			stop("its CRD is gone, replaced, not established, or serves other versions")
 		}
 		select {
 		case err := <-ended:
@@ -94,11 +95,11 @@ func (l *loop) live(ctx context.Context, uid types.UID) (told bool, err error) {
 	}
 }
 
-// rest returns after the pause, or when another CRD is wanted than the one that the copy failed with.
-func (l *loop) rest(ctx context.Context, failed types.UID, pause time.Duration) {
+// rest returns after the pause, or when something else is wanted than what the copy failed with.
+func (l *loop) rest(ctx context.Context, failed target, pause time.Duration) {
 	over := time.After(pause)
 	for {
-		if want := l.look(""); want != "" && want != failed {
+		if want := l.look(target{}); want != (target{}) && want != failed {
 			return
 		}
 		select {

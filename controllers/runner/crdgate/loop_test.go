@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,8 +37,8 @@ type rig struct {
 func newRig(slow bool, failing ...error) *rig {
 	r := &rig{changed: make(chan struct{}, 1), leave: make(chan struct{})}
 	r.loop = &loop{
-		run: func(ctx context.Context) error {
-			r.enter()
+		run: func(ctx context.Context, t target) error {
+			r.enter(t)
 			defer r.exit()
 			if len(failing) > 0 {
 				err := failing[0]
@@ -60,17 +61,27 @@ func newRig(slow bool, failing ...error) *rig {
 	return r
 }
 
-func (r *rig) wanted() types.UID {
+// wanted is what is wanted for the CRD; of one whose UID ends with "!" the version is not served.
+func (r *rig) wanted() target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.crd
+	uid, unserved := strings.CutSuffix(string(r.crd), "!")
+	t := target{uid: types.UID(uid)}
+	if unserved {
+		t.missing.Version = "v1"
+	}
+	return t
 }
 
-func (r *rig) enter() {
+func (r *rig) enter(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.alive++
-	r.record = append(r.record, fmt.Sprintf("start %s, %d alive", r.crd, r.alive))
+	what := "start"
+	if t.missing != (Missing{}) {
+		what = "complain of"
+	}
+	r.record = append(r.record, fmt.Sprintf("%s %s, %d alive", what, t.uid, r.alive))
 }
 
 func (r *rig) exit() {
@@ -117,6 +128,12 @@ func TestServe(t *testing.T) {
 		// running and restarts are the metrics at the end of script.
 		running, restarts float64
 	}{
+		"a version that is not served": {
+			why:     "the objects cannot be read; the controller comes when they can, and stops when they cannot any more",
+			script:  func(r *rig) { r.set("a!"); r.set("a"); r.set("a!") },
+			want:    []string{"complain of a, 1 alive", "end, 0 alive", "start a, 1 alive", "end, 0 alive", "complain of a, 1 alive", "end, 0 alive"},
+			running: 0,
+		},
 		"waits for the CRD": {
 			why:    "watching a CRD that is not there only makes errors",
 			script: func(r *rig) { r.set("") },
@@ -246,10 +263,10 @@ func TestPauseStartsAnewAfterALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := newRig(false).loop
-		l.want = func() types.UID { return "a" }
+		l.want = func() target { return target{uid: "a"} }
 		var pauses []time.Duration
 		ended := time.Now()
-		l.run = func(context.Context) error {
+		l.run = func(context.Context, target) error {
 			pauses = append(pauses, time.Since(ended))
 			switch len(pauses) {
 			case 4:

@@ -20,6 +20,7 @@ func TestReady(t *testing.T) {
 		"not started":        {why: "a standby is ready to take over", note: "only the leader"},
 		"no CRD":             {why: "nothing is to run", script: func(r *rig) { r.set("") }, note: "waits for CRD doors.example.org"},
 		"running":            {why: "all is well", script: func(r *rig) { r.set("a") }, note: "runs for CRD doors.example.org"},
+		"another version":    {why: "nobody drives its objects, and nothing else would say so", script: func(r *rig) { r.set("a!") }, fault: "not v1, which this manager needs"},
 		"returned by itself": {why: "objects are not driven meanwhile", failing: []error{errors.New("broken")}, script: func(r *rig) { r.set("a") }, fault: "does not run"},
 		"started again": {why: "the pause is over", failing: []error{errors.New("broken")}, note: "runs",
 			script: func(r *rig) { r.set("a"); time.Sleep(firstRest); synctest.Wait() }},

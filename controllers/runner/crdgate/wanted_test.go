@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -25,22 +26,38 @@ func TestWanted(t *testing.T) {
 	terminating := crd("a", condition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue), established)
 	terminating.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 
+	serving := func(versions ...apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceDefinition {
+		c := crd("a", established)
+		c.Name, c.Spec.Group, c.Spec.Names.Plural, c.Spec.Names.Kind, c.Spec.Versions = "doors.example.org", "example.org", "doors", "Door", versions
+		return c
+	}
+	missing := func(served string) target {
+		return target{"a", Missing{"doors.example.org", "v1", "Door", schema.GroupVersionResource{Group: "example.org", Version: served, Resource: "doors"}}}
+	}
+	beta := apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1beta1", Served: true}
+
+	v1 := func() string { return "v1" }
 	cases := map[string]struct {
-		why  string
-		crd  *apiextensionsv1.CustomResourceDefinition
-		want types.UID
+		why     string
+		crd     *apiextensionsv1.CustomResourceDefinition
+		version func() string
+		want    target
 	}{
-		"absent":          {"nothing to watch", nil, ""},
-		"just created":    {"it is not served yet", crd("a"), ""},
-		"established":     {"it is served", crd("a", established), "a"},
-		"other condition": {"accepted names are not yet served", crd("a", condition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue)), ""},
-		"not established": {"its names are taken by another CRD", crd("a", condition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse)), ""},
-		"terminating":     {"its objects wait for a finalizer that only the controller removes", terminating, "a"},
+		"absent":          {why: "nothing to watch"},
+		"just created":    {why: "it is not served yet", crd: crd("a")},
+		"established":     {why: "it is served", crd: crd("a", established), want: target{uid: "a"}},
+		"other condition": {why: "accepted names are not yet served", crd: crd("a", condition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue))},
+		"not established": {why: "its names are taken by another CRD", crd: crd("a", condition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse))},
+		"terminating":     {why: "its objects wait for a finalizer that only the controller removes", crd: terminating, want: target{uid: "a"}},
+		"its version":     {why: "another one beside it changes nothing", crd: serving(beta, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1", Served: true}), version: v1, want: target{uid: "a"}},
+		"another version": {why: "Calico 3.32.0 has v1beta1 only", crd: serving(beta), version: v1, want: missing("v1beta1")},
+		"not served":      {why: "a version may be stored, and not be served", crd: serving(apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1"}), version: v1, want: missing("")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := wanted(tc.crd); got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.why, got, tc.want)
+			gate := &Gate{Version: tc.version}
+			if got := gate.wanted(tc.crd); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.why, got, tc.want)
 			}
 		})
 	}
