@@ -28,7 +28,6 @@ func (d decision) String() string { return d.kind + " " + d.path + ", " + d.stat
 
 var (
 	fieldOfRow = regexp.MustCompile("`([A-Za-z]+) ((?:spec|status)\\.[A-Za-z0-9.\\[\\]]+)`")
-	valueOfRow = regexp.MustCompile("^`(.*)` by the (conversion|schema)$")
 )
 
 // decisions are what v3 gets, as the page says.

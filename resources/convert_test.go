@@ -190,7 +190,6 @@ func TestConvertSpecs(t *testing.T) {
 // What Calico's mutating admission policies would add is there also in a cluster that does not have them, where it
 // means what its absence does.
 func TestConvertFillsInWhatAdmissionWould(t *testing.T) {
-	const meta = "metadata: {name: security.a, labels: {projectcalico.org/tier: security}}\n"
 	runConvert(t, map[string]convertCase{
 		"another label": {kind: "NetworkPolicy", name: "security.a", v1: "  labels: {projectcalico.org/tier: other, a: b}\nspec: {tier: security, types: [Ingress]}",
 			want: "metadata: {name: security.a, labels: {projectcalico.org/tier: security, a: b}}\nspec: {tier: security, types: [Ingress]}", why: "the spec is the truth, and lists by tier go by the label"},

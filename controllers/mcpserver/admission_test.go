@@ -68,10 +68,14 @@ func TestBehindAWebhookThatRewritesImages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	look()
-	if writes := look(); writes != 0 {
-		t.Errorf("%d writes at rest, want 0", writes)
+	atRest := func(after string) {
+		t.Helper()
+		if writes := look(); writes != 0 {
+			t.Errorf("after %s: %d writes at rest, want 0", after, writes)
+		}
 	}
+	look()
+	atRest("the first look")
 	first := templates()
 	for _, scaled := range []string{`{"spec":{"replicas":3}}`, `{"spec":{"backendReplicas":2}}`, `{"spec":{"replicas":2}}`} {
 		change(scaled)
@@ -81,9 +85,7 @@ func TestBehindAWebhookThatRewritesImages(t *testing.T) {
 		if diff := cmp.Diff(first, templates()); diff != "" {
 			t.Errorf("%s replaces all pods (-before +after):\n%s", scaled, diff)
 		}
-		if writes := look(); writes != 0 {
-			t.Errorf("%s: %d writes at rest, want 0", scaled, writes)
-		}
+		atRest(scaled)
 	}
 	change(`{"spec":{"image":"example.org/fetch:2"}}`)
 	look()
@@ -92,9 +94,7 @@ func TestBehindAWebhookThatRewritesImages(t *testing.T) {
 	if diff := cmp.Diff(want, images()); diff != "" {
 		t.Errorf("another image (-want +got):\n%s", diff)
 	}
-	if writes := look(); writes != 0 {
-		t.Errorf("after another image: %d writes at rest, want 0", writes)
-	}
+	atRest("another image")
 	if diff := cmp.Diff(second, templates()); diff != "" {
 		t.Errorf("the pods are replaced twice (-before +after):\n%s", diff)
 	}

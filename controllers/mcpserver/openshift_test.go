@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,10 +53,7 @@ func TestOnOpenShift(t *testing.T) {
 				t.Fatal(err)
 			}
 			proxy := w.deployment().Spec.Template.Spec
-			told := false // whatever the program of the proxy is
-			for _, v := range proxy.Containers[0].Env {
-				told = told || v.Name == "OPERATOR_OPENSHIFT" && v.Value == "true"
-			}
+			told := slices.Contains(proxy.Containers[0].Env, corev1.EnvVar{Name: "OPERATOR_OPENSHIFT", Value: "true"}) // whatever the program of the proxy is
 			if told != c.openShift {
 				t.Errorf("the proxy is told that this is OpenShift: %v, want %v", told, c.openShift)
 			}
@@ -74,6 +72,9 @@ func TestOnOpenShift(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestItIsNotKnownWhetherThisIsOpenShift(t *testing.T) {
 	w := newWorld(t, httpServer)
 	s := &steps{Settings: Settings{OpenShift: func(context.Context) (bool, error) { return false, errors.New("busy") }}, client: w.client}
 	if _, err := doWith(t.Context(), s, w.srv, "EnsureWorkload"); err == nil {

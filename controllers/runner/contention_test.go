@@ -110,9 +110,7 @@ func TestLostAnswersAreNoOtherController(t *testing.T) {
 		tries++
 		return nil, fsm.Wait("try %d", tries)
 	}
-	for range 6 {
-		b.passOf(r)
-	}
+	b.passes(r, 6)
 	b.between(func(_ context.Context, write string, send func() error) error {
 		if err := send(); err != nil || write != "status" {
 			return err
@@ -131,6 +129,12 @@ func TestLostAnswersAreNoOtherController(t *testing.T) {
 	}
 }
 
+func (b *bench) passes(r *runner.Reconciler[*errand], n int) {
+	for range n {
+		b.passOf(r)
+	}
+}
+
 // Who may write statuses, and no more, switches nothing off.
 func TestForgedStatusSwitchesNothingOff(t *testing.T) {
 	b, r := contendedBench(t)
@@ -139,9 +143,7 @@ func TestForgedStatusSwitchesNothingOff(t *testing.T) {
 		calls++
 		return nil, fsm.Wait("for work")
 	}
-	for range 6 {
-		b.passOf(r)
-	}
+	b.passes(r, 6)
 	right := b.shown().Status.Message
 	// forged writes until nothing is corrected at once any more.
 	forged := func() {
@@ -161,16 +163,16 @@ func TestForgedStatusSwitchesNothingOff(t *testing.T) {
 			t.Errorf("%s: the message is still %q", what, b.shown().Status.Message)
 		}
 	}
-	forged()
-	if err := b.annotate(t.Context(), "asks"); err != nil {
-		t.Fatal(err)
+	for what, change := range map[string]func() error{
+		"a request is served at once":  func() error { return b.annotate(t.Context(), "asks") },
+		"a new spec is served at once": func() error { return b.merge(t.Context(), `{"metadata":{"generation":7}}`) },
+	} {
+		forged()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		looked(what)
 	}
-	looked("a request is served at once")
-	forged()
-	if err := b.merge(t.Context(), `{"metadata":{"generation":7}}`); err != nil {
-		t.Fatal(err)
-	}
-	looked("a new spec is served at once")
 	for range 30 { // as long as somebody has the patience
 		forged()
 		before := calls
@@ -183,9 +185,7 @@ func TestForgedStatusSwitchesNothingOff(t *testing.T) {
 	if err := b.outside.Delete(t.Context(), b.shown()); err != nil {
 		t.Fatal(err)
 	}
-	for range 10 {
-		b.passOf(r)
-	}
+	b.passes(r, 10)
 	if b.state() != nil {
 		t.Error("a deletion is served at once")
 	}

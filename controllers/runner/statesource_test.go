@@ -56,26 +56,43 @@ func TestStatesOfLivingObjectsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	go objects.RunWithContext(t.Context())
-	known, q := &seen{}, &counted{woken: map[types.NamespacedName]int{}}
+	known := &seen{}
 	known.follow(objects)
 	source := &stateSource{client: client, machine: "door", gone: make(chan types.NamespacedName), seen: known}
-	if err := source.Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	source.startAndWake(t, 2)
 	harness.Eventually(t, "all to be listed", func() error {
 		if !objects.HasSynced() || len(source.informer.GetStore().ListKeys()) < 4 || !source.informer.HasSynced() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
+	source.assertLooks(t)
+	known.forget()
+	if alive, _ := source.alive(v1alpha1.MachineStateName("door", "u-idle")); alive {
+		t.Error("nobody watches the objects any more")
+	}
+}
+
+// startAndWake starts a source and waits until it has woken so many states.
+func (s *stateSource) startAndWake(t *testing.T, want int) {
+	t.Helper()
+	q := &counted{woken: map[types.NamespacedName]int{}}
+	if err := s.Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
 	harness.Eventually(t, "what holds something to be looked at", func() error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if len(q.woken) != 2 {
+		if len(q.woken) != want {
 			return fmt.Errorf("woken: %v", q.woken)
 		}
 		return nil
 	})
+}
+
+// assertLooks: the states of objects that are there cost no request, and come again only if they hold something.
+func (s *stateSource) assertLooks(t *testing.T) {
+	t.Helper()
 	for uid, want := range map[string]struct {
 		again time.Duration
 		asked bool
@@ -83,14 +100,10 @@ func TestStatesOfLivingObjectsAreNotRead(t *testing.T) {
 		"u-idle": {}, "u-held": {again: heldAgain}, "u-before": {asked: true}, "u-gone": {asked: true},
 	} {
 		machine := doors(t, "")
-		r := &Reconciler[*migrationv1.DatastoreMigration]{Client: answering{err: errors.New("it is asked")}, Machine: func() *fsm.Machine { return machine }, Alive: source.alive}
+		r := &Reconciler[*migrationv1.DatastoreMigration]{Client: answering{err: errors.New("it is asked")}, Machine: func() *fsm.Machine { return machine }, Alive: s.alive}
 		result, err := r.passState(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.MachineStateName("door", types.UID(uid))}})
 		if asked := err != nil && strings.Contains(err.Error(), "it is asked"); asked != want.asked || result.RequeueAfter != want.again {
 			t.Errorf("%s: asked %t, again after %s (%v), want %+v", uid, asked, result.RequeueAfter, err, want)
 		}
-	}
-	known.forget()
-	if alive, _ := source.alive(v1alpha1.MachineStateName("door", "u-idle")); alive {
-		t.Error("nobody watches the objects any more")
 	}
 }

@@ -40,6 +40,11 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// hidden tells of characters that a terminal acts on, or that nobody sees.
+func hidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}
+
 // What is shown is seen, and JSON says the same as before.
 func FuzzTexts(f *testing.F) {
 	for _, text := range []string{"", "a", "\x1b[2J", "\u202e\x9b\x7f\u2028", "é\xc3", "\U000e0041", "a\nb\t\r"} {
@@ -47,9 +52,7 @@ func FuzzTexts(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, cut int) {
 		for _, got := range []string{printable.Line(text), strings.NewReplacer("\n", "", "\t", "").Replace(printable.Text(text))} {
-			if i := strings.IndexFunc(got, func(r rune) bool {
-				return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
-			}); i >= 0 {
+			if i := strings.IndexFunc(got, hidden); i >= 0 {
 				t.Errorf("%q still has %q", got, got[i:])
 			}
 		}
@@ -61,18 +64,24 @@ func FuzzTexts(f *testing.F) {
 		if err := errors.Join(json.Unmarshal(data, &want), json.Unmarshal([]byte(printable.Text(string(data))), &again)); err != nil || again != want {
 			t.Errorf("JSON of %q became that of %q: %v", want, again, err)
 		}
-		var whole strings.Builder
-		w := printable.NewWriter(&whole)
 		at := max(0, min(cut, len(text)))
-		for _, part := range []string{text[:at], text[at:], "end"} {
-			if n, err := w.Write([]byte(part)); err != nil || n != len(part) {
-				t.Fatal(n, err)
-			}
-		}
-		if want := printable.Text(text + "end"); whole.String() != want {
-			t.Errorf("written in parts, cut at %d: %q, want %q", at, whole.String(), want)
+		if got, want := written(t, text[:at], text[at:], "end"), printable.Text(text+"end"); got != want {
+			t.Errorf("written in parts, cut at %d: %q, want %q", at, got, want)
 		}
 	})
+}
+
+// written is what comes of texts that are written one after the other.
+func written(t *testing.T, parts ...string) string {
+	t.Helper()
+	var whole strings.Builder
+	w := printable.NewWriter(&whole)
+	for _, part := range parts {
+		if n, err := w.Write([]byte(part)); err != nil || n != len(part) {
+			t.Fatal(n, err)
+		}
+	}
+	return whole.String()
 }
 
 func TestWriter(t *testing.T) {

@@ -46,19 +46,12 @@ func TestACollisionIsRejectedInEachRound(t *testing.T) {
 				last = w.v1("GlobalNetworkPolicy", text).GetName()
 			}
 			for round := range 3 {
-				result := w.mustCopy(c)
-				if diff := cmp.Diff([]string{"NameCollision foo"}, collisions(result.Rejected)); diff != "" {
-					t.Errorf("round %d rejects (-want +got): %s\n%s", round, tc.why, diff)
+				changed := w.rejects(c, "NameCollision foo")
+				if tc.first != "" && round > 0 && tc.cache != nil && changed != 0 {
+					t.Errorf("round %d has written %d objects: the copy of the first is what it was", round, changed)
 				}
-				v := w.mustVerify(c)
-				if diff := cmp.Diff([]string{"NameCollision foo"}, collisions(v.Missing)); diff != "" || v.OK() {
-					t.Errorf("verify after round %d (-want +got), equal: %t: %s\n%s", round, v.OK(), tc.why, diff)
-				}
-				if plan, err := c.Plan(t.Context(), false); err != nil || len(plan.Problems) != 1 {
-					t.Errorf("plan: %v, %v; want the collision", plan.Problems, err)
-				}
-				if tc.first != "" && round > 0 && tc.cache != nil && result.Changed() != 0 {
-					t.Errorf("round %d has written %d objects: the copy of the first is what it was", round, result.Changed())
+				if t.Failed() {
+					t.Fatalf("in round %d: %s", round, tc.why)
 				}
 			}
 			w.must(w.client.Delete(t.Context(), w.get(kindOf(t, "GlobalNetworkPolicy").V1GVK(), last)))
@@ -68,6 +61,23 @@ func TestACollisionIsRejectedInEachRound(t *testing.T) {
 			w.wantVerified(c)
 		})
 	}
+}
+
+// rejects copies, verifies and plans, all of which name one collision, and answers how many objects were changed.
+func (w *world) rejects(c *Copier, collision string) int64 {
+	w.T.Helper()
+	result := w.mustCopy(c)
+	if diff := cmp.Diff([]string{collision}, collisions(result.Rejected)); diff != "" {
+		w.T.Errorf("a copy rejects (-want +got):\n%s", diff)
+	}
+	v := w.mustVerify(c)
+	if diff := cmp.Diff([]string{collision}, collisions(v.Missing)); diff != "" || v.OK() {
+		w.T.Errorf("verify, equal: %t (-want +got):\n%s", v.OK(), diff)
+	}
+	if plan, err := c.Plan(w.T.Context(), false); err != nil || len(plan.Problems) != 1 {
+		w.T.Errorf("plan: %v, %v; want the collision", plan.Problems, err)
+	}
+	return result.Changed()
 }
 
 // collisions are reason and v3 name, where the problem names a v1 object.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -251,6 +252,18 @@ func (w *world) delay(t *testing.T, of lateKind, through []client.Client) (end f
 	return end
 }
 
+// markInV3 is the label mark of a GlobalNetworkSet, or "gone".
+func (w *world) markInV3(t *testing.T, of string) string {
+	t.Helper()
+	live := guarded(v3, "GlobalNetworkSet", of)
+	err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(live), live)
+	if apierrs.IsNotFound(err) {
+		return "gone"
+	}
+	w.do(t, err)
+	return live.GetLabels()["mark"]
+}
+
 // heldMark is what is in the keys of the objects whose writes wait on their way to etcd.
 const heldMark = "crd.projectcalico.org/globalnetworksets/held-"
 
@@ -299,25 +312,12 @@ func TestWritesLandAfterTheProof(t *testing.T) {
 	p.Kill() // what is watched survives the manager
 	held.Release()
 	writing.Wait()
-	for i, err := range errs {
-		if err != nil {
-			t.Fatalf("write %d was not accepted: %v", i, err)
-		}
-	}
+	w.do(t, errors.Join(errs...)) // all were accepted
 	w.manager(t, "--phases-dir", gated(t), "--request-timeout=5s")
-	mark := func(of string) string {
-		live := guarded(v3, "GlobalNetworkSet", of)
-		err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(live), live)
-		if apierrs.IsNotFound(err) {
-			return "gone"
-		}
-		w.do(t, err)
-		return live.GetLabels()["mark"]
-	}
 	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace))
 	dm := w.await(t, name, "Complete")
 	for of, want := range map[string]string{"held-created": "", "held-updated": "late", "held-deleted": "gone", "held-both": "v3"} {
-		if got := mark(of); got != want {
+		if got := w.markInV3(t, of); got != want {
 			t.Errorf("v3 has %s with mark %q, want %q", of, got, want)
 		}
 	}

@@ -94,13 +94,7 @@ func TestCopiedAhead(t *testing.T) {
 	if slices.Contains(w.stored(t), "globalnetworksets/"+leftOver().GetName()) {
 		t.Error("what a person has deleted through the side door is still in the storage of v3")
 	}
-	ahead := dm.Status.CopyAhead
-	if ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 || ahead.ExpectedLockSeconds < 1 {
-		t.Errorf("status.copyAhead %+v", ahead)
-	}
-	if p := dm.Status.Progress; p == nil || p.Finished() != p.Total {
-		t.Errorf("progress %+v: all is copied", dm.Status.Progress)
-	}
+	assertAllCopiedAhead(t, dm)
 	w.assertDoorIsUsed(t, "globalnetworksets/ahead-goes", "clusterinformations/default")
 
 	w.do(t, w.Client.Delete(t.Context(), feed("ahead-goes")))
@@ -122,6 +116,17 @@ func TestCopiedAhead(t *testing.T) {
 
 	w.remove(t, dm.Name)
 	w.awaitNoDoor(t)
+}
+
+func assertAllCopiedAhead(t *testing.T, dm *migrationv1.DatastoreMigration) {
+	t.Helper()
+	ahead := dm.Status.CopyAhead
+	if ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 || ahead.ExpectedLockSeconds < 1 {
+		t.Errorf("status.copyAhead %+v", ahead)
+	}
+	if p := dm.Status.Progress; p == nil || p.Finished() != p.Total {
+		t.Errorf("progress %+v: all is copied", dm.Status.Progress)
+	}
 }
 
 // assertDoorIsUsed: every CRD has it, stores v3 all the same, and objects are in the storage of v3.

@@ -24,20 +24,7 @@ import (
 // Calico 3.32.0 has a CRD of DatastoreMigration that serves v1beta1 only. Nothing can drive its objects, and a person is
 // told so by the probe and by each object; the CRD of the chart over it, which serves both, is what helps.
 func TestAVersionThatIsNotServed(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "phasegate", "files", "crds", "migration.projectcalico.org_datastoremigrations.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, narrow := &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
-	if err := errors.Join(yaml.Unmarshal(text, ours), yaml.Unmarshal(text, narrow)); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range ours.Spec.Versions {
-		if v.Name == "v1beta1" {
-			v.Storage = true
-			narrow.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{v}
-		}
-	}
+	text, ours, narrow := theCRDs(t)
 	c := shared.Cluster(t).Client
 	replaceCRD(t, c, narrow)
 	t.Cleanup(func() { replaceCRD(t, c, ours) })
@@ -80,6 +67,26 @@ func TestAVersionThatIsNotServed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// theCRDs are that of the chart, as it is written and as it is read, and it with v1beta1 alone.
+func theCRDs(t *testing.T) (text []byte, ours, narrow *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "phasegate", "files", "crds", "migration.projectcalico.org_datastoremigrations.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, narrow = &apiextensionsv1.CustomResourceDefinition{}, &apiextensionsv1.CustomResourceDefinition{}
+	if err := errors.Join(yaml.Unmarshal(text, ours), yaml.Unmarshal(text, narrow)); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range ours.Spec.Versions {
+		if v.Name == "v1beta1" {
+			v.Storage = true
+			narrow.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{v}
+		}
+	}
+	return text, ours, narrow
 }
 
 // replaceCRD deletes a CRD with its objects and creates another one.

@@ -141,6 +141,39 @@ func (c *crowd) refused(want, body string, header ...string) {
 	}()
 }
 
+// proxied are clients of a proxy whose sessions may hold so many bytes; stop ends it. It belongs to a bubble of synctest.
+func proxied(t *testing.T, mode string, state int) (c *crowd, stop func()) {
+	t.Helper()
+	b := bridge.New(bridge.Options{Mode: mode, RequestTimeout: 10 * time.Minute, State: limit.NewShares(state), Open: func(context.Context) (io.ReadWriteCloser, error) {
+		ours, theirs := net.Pipe()
+		go patient(theirs)
+		return ours, nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, served := make(chan struct{}), make(chan error, 1)
+	go func() { _ = b.Run(ctx); close(ended) }()
+	f, l := front.New("stdio"), memnet.Listen()
+	f.Open(b)
+	go func() { served <- front.Serve(ctx, l, f, front.Ending{CutStreams: true}) }()
+	synctest.Wait()
+	return &crowd{t: t, l: l}, func() {
+		cancel()
+		<-ended
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// times makes a visit that is repeated.
+func times(n int, visit func(c *crowd)) func(c *crowd) {
+	return func(c *crowd) {
+		for range n {
+			visit(c)
+		}
+	}
+}
+
 // The table "What a client can make the proxy hold" of docs/mcpserver.md: each row has a test here, or one that it names.
 func TestWhatAClientCanMakeTheProxyHold(t *testing.T) {
 	if raceDetector {
@@ -158,42 +191,32 @@ func TestWhatAClientCanMakeTheProxyHold(t *testing.T) {
 		held  int64 // MiB
 		why   string
 	}{
-		"ids": {"", func(c *crowd) {
-			for range many {
-				c.refused("the id is longer than 1024 bytes", `{"jsonrpc":"2.0","id":"`+huge+`","method":"tools/call"}`)
-			}
-		}, 2, "it is held until the call is answered, and written into its answer"},
+		"ids": {"", times(many, func(c *crowd) {
+			c.refused("the id is longer than 1024 bytes", `{"jsonrpc":"2.0","id":"`+huge+`","method":"tools/call"}`)
+		}), 2, "it is held until the call is answered, and written into its answer"},
 		"ids that are numbers": {"", func(c *crowd) {
 			c.refused("the id is longer than 1024 bytes", `{"jsonrpc":"2.0","id":1.`+strings.Repeat("0", 4<<20)+`,"method":"tools/call"}`)
 		}, 2, "they are held as they were written"},
-		"progress tokens": {"", func(c *crowd) {
-			for range many {
-				c.refused("the progress token is longer than 1024 bytes", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"`+huge+`"}}}`)
-			}
-		}, 2, "it is held until the call is answered, and written into each report"},
+		"progress tokens": {"", times(many, func(c *crowd) {
+			c.refused("the progress token is longer than 1024 bytes", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"`+huge+`"}}}`)
+		}), 2, "it is held until the call is answered, and written into each report"},
 		"log level": {"", func(c *crowd) {
 			c.refused("the level is longer than 1024 bytes", `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"`+huge+`"}}`)
 		}, 2, "it is held for the server that comes after this one"},
-		"subscription URIs": {"", func(c *crowd) {
-			for range many {
-				c.refused("the uri is longer than 8192 bytes", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+huge+`"}}`, c.join())
+		"subscription URIs": {"", times(many, func(c *crowd) {
+			c.refused("the uri is longer than 8192 bytes", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+huge+`"}}`, c.join())
+		}), 2, "they are held until the session ends"},
+		"URIs of listen calls": {"", times(many, func(c *crowd) {
+			c.refused("the uri is longer than 8192 bytes", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["`+huge+`"]},`+
+				`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+				"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen")
+		}), 2, "they are held for as long as the client listens"},
+		"many subscriptions": {"", times(12, func(c *crowd) {
+			session := c.join()
+			for m := range 256 {
+				c.ask(http.MethodPost, "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"%d-%s"}}`, m, strings.Repeat("x", 8000)), session)
 			}
-		}, 2, "they are held until the session ends"},
-		"URIs of listen calls": {"", func(c *crowd) {
-			for range many {
-				c.refused("the uri is longer than 8192 bytes", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["`+huge+`"]},`+
-					`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
-					"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: subscriptions/listen")
-			}
-		}, 2, "they are held for as long as the client listens"},
-		"many subscriptions": {"", func(c *crowd) {
-			for n := range 12 {
-				session := c.join()
-				for m := range 256 {
-					c.ask(http.MethodPost, "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"%d-%d-%s"}}`, n, m, strings.Repeat("x", 8000)), session)
-				}
-			}
-		}, 6, "each is short enough, and all together are not"},
+		}), 6, "each is short enough, and all together are not"},
 		"calls that nobody waits for": {"", func(c *crowd) {
 			session := c.join()
 			for n := range 2000 {
@@ -206,35 +229,18 @@ func TestWhatAClientCanMakeTheProxyHold(t *testing.T) {
 				c.ask(http.MethodPost, path, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d%s","method":"tools/call","params":{"_meta":{"progressToken":"%s"}}}`, n, kib, kib))
 			}
 		}, 3, "such a call takes no connection"},
-		"sessions": {"", func(c *crowd) {
-			for range 3000 {
-				c.join()
+		"sessions": {"", times(3000, func(c *crowd) { c.join() }), 6, "they last for two hours"},
+		"answers that nobody fetches": {"", times(100, func(c *crowd) {
+			session := c.join()
+			for n := range 100 {
+				c.ask(http.MethodPost, "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n), session)
 			}
-		}, 6, "they last for two hours"},
-		"answers that nobody fetches": {"", func(c *crowd) {
-			for range 100 {
-				session := c.join()
-				for n := range 100 {
-					c.ask(http.MethodPost, "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n), session)
-				}
-			}
-		}, 3, "of a session the streams of its last 16 calls can be asked for again"},
+		}), 3, "of a session the streams of its last 16 calls can be asked for again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := bridge.New(bridge.Options{Mode: row.mode, RequestTimeout: 10 * time.Minute, State: limit.NewShares(state), Open: func(context.Context) (io.ReadWriteCloser, error) {
-					ours, theirs := net.Pipe()
-					go patient(theirs)
-					return ours, nil
-				}})
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan struct{})
-				go func() { _ = b.Run(ctx); close(ended) }()
-				f, l, served := front.New("stdio"), memnet.Listen(), make(chan error, 1)
-				f.Open(b)
-				go func() { served <- front.Serve(ctx, l, f, front.Ending{CutStreams: true}) }()
-				synctest.Wait()
-				before, c := heap(), &crowd{t: t, l: l}
+				c, stop := proxied(t, row.mode, state)
+				before := heap()
 				row.visit(c)
 				time.Sleep(time.Minute) // on the clock of the bubble: what waits for a deadline is let go
 				synctest.Wait()
@@ -252,10 +258,6 @@ func TestWhatAClientCanMakeTheProxyHold(t *testing.T) {
 					t.Errorf("%d KiB are left after three hours, want none", left>>10)
 				}
 				stop()
-				<-ended
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
 				time.Sleep(time.Second)
 			})
 		})
