@@ -18,16 +18,22 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 		return nil, found(text, issues)
 	}
 	selectByName(ast.NativeRep())
+	if s.raw() {
+		nameByIndex(ast.NativeRep())
+	}
 	refs := references(text, ast.NativeRep(), ast.NativeRep().Expr(), isRoot)
 	errs, told := s.checkAll(refs)
 	checked, issues := s.env.Check(ast)
 	for _, e := range found(text, issues) {
-		if !told[e.id] && !whole(refs, e.Message) {
+		if !told[e.id] && !whole(refs, e.Message) && !(s.raw() && takesNumbers(e.said)) {
 			errs = append(errs, e)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, sortErrors(errs)
+	}
+	if checked == nil { // for what takesNumbers
+		return &Expr{Text: text, Out: cel.DynType, refs: refs}, nil
 	}
 	e := &Expr{Text: text, Out: checked.OutputType(), refs: refs}
 	if err := s.plan(e, checked); err != nil {
@@ -81,7 +87,7 @@ func found(text string, issues *cel.Issues) []Problem {
 	var errs []Problem
 	for _, e := range issues.Errors() {
 		message, fix := plainly(e.Message)
-		errs = append(errs, Problem{Code: "PG006", Message: message, Fix: fix, Offset: offsetOf(text, e.Location), id: e.ExprID})
+		errs = append(errs, Problem{Code: "PG006", Message: message, Fix: fix, Offset: offsetOf(text, e.Location), id: e.ExprID, said: e.Message})
 	}
 	return sortErrors(errs)
 }
@@ -103,18 +109,23 @@ func plainly(message string) (plain, fix string) {
 	if m == nil {
 		return message, fixCEL
 	}
-	name, on, types := m[1], m[2], splitTypes(m[3])
+	name, on, types := m[1], orNullText(m[2]), splitTypes(orNullText(m[3]))
 	operator := strings.TrimPrefix(strings.Trim(name, "_"), "@")
 	switch {
 	case on != "":
-		return fmt.Sprintf("%s(…) of a value of type %s does not take (%s)", name, on, m[3]), conversion(append(types, on))
+		return fmt.Sprintf("%s(…) of a value of type %s does not take (%s)", name, on, strings.Join(types, ", ")), conversion(append(types, on))
 	case len(types) == 2 && name != operator:
 		return fmt.Sprintf("%s has a value of type %s on its left and one of type %s on its right", operator, types[0], types[1]), conversion(types)
 	case len(types) == 1 && name != operator:
 		return fmt.Sprintf("%s cannot be put before a value of type %s", operator, types[0]), conversion(types)
 	}
-	return fmt.Sprintf("%s does not take (%s)", name, m[3]), conversion(types)
+	return fmt.Sprintf("%s does not take (%s)", name, strings.Join(types, ", ")), conversion(types)
 }
+
+var wrapped = regexp.MustCompile(`wrapper\((\w+)\)`)
+
+// orNullText is a list of types with the type checker's word for what may be null replaced.
+func orNullText(types string) string { return wrapped.ReplaceAllString(types, "$1 or null") }
 
 // splitTypes separates types at the commas that are in no parentheses.
 func splitTypes(list string) (types []string) {
@@ -134,15 +145,21 @@ func splitTypes(list string) (types []string) {
 
 func conversion(types []string) string {
 	has := func(name string) bool {
-		return slices.ContainsFunc(types, func(t string) bool { return t == name || strings.HasPrefix(t, name+"(") })
+		return slices.ContainsFunc(types, func(t string) bool { return t == name || t == name+" or null" || strings.HasPrefix(t, name+"(") })
 	}
 	switch {
 	case has("optional_type"):
 		return "say what it is when it is not there: .orValue(…)"
+	case has("duration") && has("string"):
+		return `convert a text with duration(…); write one as duration("10s")`
 	case has("duration"):
 		return `write a duration as duration("10s")`
+	case has("timestamp") && has("string"):
+		return `convert a text with timestamp(…); write a time as timestamp("2026-01-31T12:00:00Z")`
 	case has("timestamp"):
 		return `write a time as timestamp("2026-01-31T12:00:00Z"), a difference as duration("10s")`
+	case has("number") || has("list(number)"):
+		return "convert it with double(…): a whole number is stored as an int"
 	case has("int") && has("double"):
 		return "write 1.0 instead of 1, or convert with double(…) or int(…)"
 	case has("int") && has("string"):

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
+	declared "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/phasegate/phasegate/fsm/diag"
@@ -25,7 +26,7 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(maxExprSize),
 		cel.ParserRecursionLimit(maxExprDepth),
 		cel.EnableMacroCallTracking(), // explain shows all() as it was written
-		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops)),
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops), mixedLiterals{}),
 	}
 	for name, t := range rootTypes {
 		opts = append(opts, cel.Variable(name, t))
@@ -73,6 +74,9 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	s.env, err = base.Extend(cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s))
 	return s, err
 }
+
+// raw tells whether expressions are only checked, for a program that reads its objects as JSON has them.
+func (s *Scope) raw() bool { return s.self != nil && s.self.raw }
 
 // Define says which fields the type of a path has.
 func (s *Scope) Define(path string, fields map[string]*cel.Type) *cel.Type {
@@ -205,5 +209,9 @@ func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 	case i == 1 && r.root == VarRequest:
 		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
 	}
-	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: could("fields")}
+	fix := could("fields")
+	if plain, _ := declared.Unescape(name); s.raw() && slices.Contains(fields, plain) {
+		fix = fmt.Sprintf("write %s[%q]", strings.Join(r.names[:i], "."), plain)
+	}
+	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: fix}
 }

@@ -69,8 +69,14 @@ type Bindings struct {
 	Roles map[string]Role
 	// For is the kind that the actions are made for; none when they are for any.
 	For v1alpha1.ObjectKind
-	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.
+	// Self is the type of `self`; nil: the program reads its objects as JSON has them, and what is read of them is not
+	// checked until it is evaluated.
 	Self *expr.Schema
+	// Described is what a CRD says of the objects of a program without Self (expr.Describe). Everything is checked with it a
+	// second time, and nothing is run with it: what passes with it passes without it, too. nil: no CRD is known.
+	Described *expr.Schema
+	// Fields are those of the whole object that the program reads; none: all.
+	Fields []string
 }
 
 // Unused lists the actions that no step, effect or named action of any of the

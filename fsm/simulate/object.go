@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -121,8 +122,9 @@ func (w *Fake) Self() map[string]any {
 	if w.deleting {
 		self.SetDeletionTimestamp(new(metav1.NewTime(w.now)))
 	}
-	if w.Shown.Phase != "" || w.ShownMachine.Phase != "" || len(w.Own) > 0 {
-		self.Object["status"] = w.status()
+	self.Object["status"] = w.status()
+	if fields := w.Machine.Bindings().Fields; len(fields) > 0 {
+		maps.DeleteFunc(self.Object, func(name string, _ any) bool { return !slices.Contains(fields, name) })
 	}
 	return self.Object
 }
@@ -135,8 +137,10 @@ func (w *Fake) status() map[string]any {
 		}
 	}
 	all := map[string]any{"phase": w.Shown.Phase, "message": w.Shown.Message,
-		"observedGeneration": w.observed, "conditions": shown, "machine": w.ShownMachine}
+		"observedGeneration": w.observed, "conditions": shown}
 	maps.Copy(all, w.Own)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() }) // as a manager's type leaves it out
+	all["machine"] = w.ShownMachine
 	status, err := plain(all)
 	if err != nil {
 		w.defect("the status cannot be read back: %v", err)
