@@ -1,13 +1,9 @@
 package expr
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/google/cel-go/cel"
-	celast "github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	crd "k8s.io/kube-openapi/pkg/validation/spec"
@@ -26,10 +22,6 @@ func Describe(openAPIV3Schema []byte) (*Schema, error) {
 	s.types = apiservercel.NewDeclTypeProvider(s.decl)
 	return s, nil
 }
-
-// numberType is what JSON has for `type: number`: 2.5 is a double, and 2.0 is stored as 2, which is an int. CEL compares them
-// with each other, and converts both; it does not calculate with one of each.
-var numberType = cel.OpaqueType("number")
 
 const (
 	maxNumberSize = 32
@@ -107,65 +99,4 @@ func orNull(s *crd.Schema, t *cel.Type) *cel.Type {
 		return cel.DynType
 	}
 	return cel.NullableType(t)
-}
-
-// nameByIndex rewrites a["n"] into a.n and a[?"n"] into a.?n, which is the same of the maps that JSON has, so that the type
-// checker knows the field. What is explained to people is never rewritten.
-func nameByIndex(a *celast.AST) {
-	build := celast.NewExprFactory()
-	celast.PreOrderVisit(a.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
-		if e.Kind() != celast.CallKind || len(e.AsCall().Args()) != 2 || e.AsCall().Args()[1].Kind() != celast.LiteralKind {
-			return
-		}
-		on, index := e.AsCall().Args()[0], e.AsCall().Args()[1]
-		name, isText := index.AsLiteral().Value().(string)
-		switch {
-		case !isText:
-		case e.AsCall().FunctionName() == operators.Index:
-			e.SetKindCase(build.NewSelect(e.ID(), on, name))
-		case e.AsCall().FunctionName() == operators.OptIndex:
-			e.SetKindCase(build.NewCall(e.ID(), operators.OptSelect, on, index))
-		}
-	}))
-}
-
-// numeric are the functions that take an int as well as a double, also one of each.
-var numeric = []string{operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
-	operators.In, operators.OldIn, operators.Conditional, "orValue", "or", "double", "int", "uint", "string"}
-
-// takesNumbers tells whether the type checker complains of a number where an int or a double is as good as the other.
-func takesNumbers(complaint string) bool {
-	m := noOverload.FindStringSubmatch(complaint)
-	if m == nil || !slices.Contains(numeric, m[1]) {
-		return false
-	}
-	some := false
-	for _, t := range append(splitTypes(m[3]), m[2]) {
-		switch {
-		case isNumberType(t):
-			some = true
-		case !slices.Contains([]string{"", "int", "uint", "double", "dyn", "bool", "list(int)", "list(double)", "list(dyn)", "optional_type(int)", "optional_type(double)"}, t):
-			return false
-		}
-	}
-	return some
-}
-
-func isNumberType(t string) bool {
-	return slices.Contains([]string{"number", "list(number)", "optional_type(number)"}, t)
-}
-
-func objectSchema(openAPIV3Schema []byte) (*crd.Schema, error) {
-	object := &crd.Schema{}
-	if err := json.Unmarshal(openAPIV3Schema, object); err != nil {
-		return nil, fmt.Errorf("read the schema of a CRD: %w", err)
-	}
-	if object.Properties == nil {
-		object.Properties = map[string]crd.Schema{}
-	}
-	object.Type = crd.StringOrArray{"object"}
-	object.Properties["apiVersion"] = fieldText(317)
-	object.Properties["kind"] = fieldText(63)
-	object.Properties["metadata"] = metadata
-	return object, nil
 }

@@ -51,8 +51,6 @@ type Problem struct {
 	// Offset counts characters from 0.
 	Offset int
 	id     int64
-	// said is what the type checker said.
-	said string
 }
 
 // IsBool tells whether it can be a guard.

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/cel-go/common/types/ref"
@@ -36,6 +37,21 @@ func NewSchema(openAPIV3Schema []byte) (*Schema, error) {
 	s.decl = s.decl.MaybeAssignTypeName(objectType(VarSelf).TypeName())
 	s.types = apiservercel.NewDeclTypeProvider(s.decl)
 	return s, nil
+}
+
+func objectSchema(openAPIV3Schema []byte) (*crd.Schema, error) {
+	object := &crd.Schema{}
+	if err := json.Unmarshal(openAPIV3Schema, object); err != nil {
+		return nil, fmt.Errorf("read the schema of a CRD: %w", err)
+	}
+	if object.Properties == nil {
+		object.Properties = map[string]crd.Schema{}
+	}
+	object.Type = crd.StringOrArray{"object"}
+	object.Properties["apiVersion"] = fieldText(317)
+	object.Properties["kind"] = fieldText(63)
+	object.Properties["metadata"] = metadata
+	return object, nil
 }
 
 // plain names fields such as `namespace` as they are: what is a word of CEL can

@@ -71,7 +71,11 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 		asked[name] = cel.BoolType
 	}
 	s.Define(VarGuards, asked)
-	s.env, err = base.Extend(cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s))
+	opts := []cel.EnvOption{cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s)}
+	if s.raw() {
+		opts = append(opts, numberFunctions()...)
+	}
+	s.env, err = base.Extend(opts...)
 	return s, err
 }
 
