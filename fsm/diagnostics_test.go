@@ -173,15 +173,10 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 			bad: phases("  - name: ⟦One\n    onDelete: {to: Out}\n    next: [{to: Done, when: 'guards.a'}]\n" + rest), good: one("    poll: 5s\n    next: [{to: Done, when: 'guards.a'}]\n"),
 			contains: []string{"phase One could sleep for ever"},
 		},
-		"PG010 step": {
-			why: "until without a poll is looked at once", code: "PG010",
-			bad: one("    steps:\n    - ⟦{action: Look, until: 'result.n > 1'}\n" + toDone), good: one("    steps:\n    - {action: Look, until: 'result.n > 1', poll: 5s}\n" + toDone),
-			contains: []string{"the step waits without poll, watch or timeout"},
-		},
 		"PG010 stalled": {
 			why: "Stalled is raised once, and then it sleeps all the same", code: "PG010",
-			bad: one("    timeout: {after: 1h, stalled: Slow}\n    steps:\n    - ⟦{action: Look, until: 'result.n > 1'}\n" + toDone), good: one("    timeout: {after: 1h, to: Done}\n    steps:\n    - {action: Look, until: 'result.n > 1'}\n" + toDone),
-			contains: []string{"the step waits without poll, watch or timeout"},
+			bad: phases("  - name: ⟦One\n    onDelete: {to: Out}\n    timeout: {after: 1h, stalled: Slow}\n    next: [{to: Done, when: 'guards.a'}]\n" + rest), good: one("    timeout: {after: 1h, to: Done}\n    steps:\n    - {action: Look, until: 'result.n > 1'}\n" + toDone),
+			contains: []string{"phase One could sleep for ever"},
 		},
 		"PG015": {
 			why: "libraries of state machines read the name as a callback", code: "PG015",

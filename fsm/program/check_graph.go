@@ -215,11 +215,6 @@ func (c *compiler) checkLiveness(p *Phase) {
 	if p.End || p.Terminal != "" || c.wakes(p) {
 		return
 	}
-	for i, s := range p.StepList {
-		if s.UntilExpr != nil && s.PollEvery == 0 {
-			c.find(fmt.Sprintf("%s.steps[%d]", p.Path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
-		}
-	}
 	open := len(p.Exits) > 0 && p.Exits[len(p.Exits)-1].When == ""
 	if !open && p.PollEvery == 0 {
 		c.find(p.Path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),

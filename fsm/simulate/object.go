@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -276,4 +277,28 @@ func (w *Fake) Ending() Ending {
 		e.Path = append(e.Path, h.To)
 	}
 	return e
+}
+
+// against says in what an ending differs from one without a crash.
+func (e Ending) against(calm Ending) (all []string) {
+	differs := func(name, is, without string) {
+		if is != without {
+			all = append(all, fmt.Sprintf("%s %s, without the crash %s", name, is, without))
+		}
+	}
+	requests := func(of []v1alpha1.RequestStatus) string {
+		var tokens []string
+		for _, q := range of {
+			tokens = append(tokens, fmt.Sprintf("%s %q", q.Name, q.Token))
+		}
+		return list(tokens)
+	}
+	differs("gone", fmt.Sprint(e.Gone), fmt.Sprint(calm.Gone))
+	differs("phase", cmp.Or(e.Phase, "none"), cmp.Or(calm.Phase, "none"))
+	differs("path", list(e.Path), list(calm.Path))
+	differs("held", list(e.Held), list(calm.Held))
+	differs("in place", list(e.InPlace), list(calm.InPlace))
+	differs("released", list(e.Released), list(calm.Released))
+	differs("requests acted on", requests(e.Requests), requests(calm.Requests))
+	return all
 }
