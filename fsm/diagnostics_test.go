@@ -1,8 +1,13 @@
 package fsm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // phases is a machine whose phases are given, with a finalizer and effects.
@@ -188,6 +193,11 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 			bad: one("    showAs: ⟦'not yet'\n" + toDone), good: one("    showAs: Not-yet\n" + toDone),
 			contains: []string{`"not yet" cannot be shown`},
 		},
+		"PG000 finalizer": {
+			why: "the API server would refuse the object with it, and nothing would move", code: "PG000",
+			bad: strings.Replace(one(toDone), "test.phasegate.dev/f", "⟦test.phasegate.dev/", 1), good: one(toDone),
+			contains: []string{`"test.phasegate.dev/" is no finalizer, and the API server refuses it`},
+		},
 		"PG017": {
 			why: "without a finalizer the object is gone before its effects are", code: "PG017",
 			bad:      header + "spec:\n  ⟦for: {apiVersion: v1, kind: ConfigMap}\n  initial: One\n  effects: [{name: lock, acquire: Take, release: Give}]\n  phases:\n  - name: One\n    onDelete: {to: Out}\n" + toDone + rest,
@@ -196,5 +206,24 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); c.check(t) })
+	}
+}
+
+// A finalizer without a domain works, so that no machine stops for it; the API server warns, and so does lint.
+func TestFinalizerWithoutADomain(t *testing.T) {
+	def, diags := program.Load("m.yaml", []byte(strings.Replace(one(toDone), "test.phasegate.dev/f", "cleanup", 1)))
+	if def == nil {
+		t.Fatal(diags.Err())
+	}
+	m, diags := Bind(def, testBindings)
+	var got []string
+	for _, d := range diags {
+		if d.Path == "spec.finalizer" {
+			got = append(got, fmt.Sprint(d.Code, " ", d.Severity, ": ", d.Message))
+		}
+	}
+	want := []string{`PG000 warning: finalizer "cleanup" has no domain: the API server warns of it, and another program may take it for its own`}
+	if diff := cmp.Diff(want, got); diff != "" || m == nil {
+		t.Errorf("machine %v, findings (-want +got):\n%s", m, diff)
 	}
 }

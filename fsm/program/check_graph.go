@@ -104,7 +104,13 @@ func (c *compiler) endless() []*Phase {
 }
 
 func (c *compiler) checkFinalizer() {
-	if c.def.Spec.Finalizer != "" {
+	if name := c.def.Spec.Finalizer; name != "" {
+		const fix = "write DOMAIN/NAME, with a domain of yours: example.com/maintenance"
+		if flaws := validation.IsQualifiedName(name); len(flaws) > 0 {
+			c.find("spec.finalizer", "PG000", fmt.Sprintf("%q is no finalizer, and the API server refuses it: %s", name, flaws[0]), fix)
+		} else if !strings.Contains(name, "/") {
+			c.warn("spec.finalizer", "PG000", fmt.Sprintf("finalizer %q has no domain: the API server warns of it, and another program may take it for its own", name), fix)
+		}
 		return
 	}
 	needs := len(c.def.Spec.Effects) > 0
