@@ -44,6 +44,8 @@ type Scope struct {
 	self *Schema
 	// objects are the fields of the types that objectType names.
 	objects map[string]map[string]*cel.Type
+	// shapes are what is known of outputs, one of each step that may have given it; nil: nothing.
+	shapes map[string][]Shape
 	// AnyResult: which results there are is not known here.
 	AnyResult bool
 }
@@ -55,7 +57,7 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}}
+	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}, shapes: map[string][]Shape{}}
 	s.Provider = base.CELTypeProvider()
 	if self != nil {
 		if s.Provider, err = self.types.WithTypeProvider(s.Provider); err != nil {
@@ -111,14 +113,16 @@ func (s *Scope) root(name string) *cel.Type {
 // NoResults forgets the outputs of the steps.
 func (s *Scope) NoResults() {
 	s.Define(VarResult, nil)
+	s.shapes = map[string][]Shape{}
 	s.AnyResult = false
 }
 
-// AddResults makes outputs known. An output that two steps have with different
-// types is either, since the second step may be left out.
-func (s *Scope) AddResults(outputs map[string]Type) {
+// AddResults makes outputs known, and the shapes of those that have one. An output that two steps have with different
+// types is either, since the second step may be left out; with certain it is not.
+func (s *Scope) AddResults(outputs map[string]Type, shapes map[string]Shape, certain bool) {
 	known := s.Fields(VarResult)
 	for name, t := range outputs {
+		s.setShape(name, shapes[name], certain)
 		if old, twice := known[name]; twice && !old.IsExactType(t.CELType()) {
 			known[name] = cel.DynType
 		} else {
@@ -191,11 +195,11 @@ func (s *Scope) check(r exprRef) *Problem {
 			return e
 		}
 		if next == nil {
-			return nil
+			return s.misshapen(r)
 		}
 		t = next
 	}
-	return nil
+	return s.misshapen(r)
 }
 
 // unknown says that the i-th name of a reference is not there.

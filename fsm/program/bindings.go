@@ -31,6 +31,11 @@ type ActionSpec struct {
 	// Runs names what the action starts and waits for, and what goes on when the step is left before it
 	// is done: a Job. Empty: nothing.
 	Runs string `json:"runs,omitempty"`
+	// Ends tells whether a call ends for certain what a call of an action with Runs has started; both with the parameters that the
+	// file has. nil: it ends nothing, unless it is the release of an effect.
+	Ends func(with, run expr.Params) bool `json:"-"`
+	// Shapes are what is known of outputs of type object, by the parameters that the file has.
+	Shapes func(with expr.Params) map[string]expr.Shape `json:"-"`
 	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
 	// text may hold ${…}. nil: nothing is looked for.
 	Check func(with expr.Params) []Misfit `json:"-"`
