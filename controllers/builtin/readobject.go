@@ -15,7 +15,7 @@ import (
 )
 
 var readObjectSpec = fsm.ActionSpec{
-	Doc:   "Reads fields of another object into result.object; changes nothing. It sees what the manager's role lets it see.",
+	Doc:   "Reads fields of another object into result.object; changes nothing. They are at most 8 KiB together, else the step fails (TooLarge). It sees what the manager's role lets it see.",
 	Check: fieldsToRead,
 	Params: withTarget(map[string]fsm.Param{
 		"fields": {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas; default: metadata.generation and status"},
