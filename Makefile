@@ -70,8 +70,8 @@ demo: build cluster-tools ## Migrate a whole cluster from nothing, with a confli
 	$(GO) run ./test/demo
 
 .PHONY: practice
-practice: build cluster-tools ## A Calico cluster from nothing with a manager, to try a migration on, or machines of one's own in PHASES_DIR (Ctrl-C ends it)
-	$(GO) run ./test/demo --practice $(if $(PHASES_DIR),--phases-dir $(abspath $(PHASES_DIR)))
+practice: build cluster-tools ## A Calico cluster from nothing with a manager, to try a migration on, or machines of one's own in PHASES_DIR, with MANAGER_ARGS (Ctrl-C ends it)
+	$(GO) run ./test/demo --practice $(if $(PHASES_DIR),--phases-dir $(abspath $(PHASES_DIR))) $(MANAGER_ARGS:%=--manager-arg=%)
 
 .PHONY: picture
 picture: build cluster-tools ## Record docs/images/demo.svg: the commands of a tutorial on a real control plane (needs script, of util-linux)

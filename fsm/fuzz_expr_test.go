@@ -51,7 +51,7 @@ func scopeLike(f testing.TB, b program.Bindings) *expr.Scope {
 	s.Define(expr.VarVariables, map[string]*cel.Type{"big": cel.BoolType})
 	s.Define(expr.VarRequest, map[string]*cel.Type{"go": s.Define("request.go", map[string]*cel.Type{
 		"pending": cel.BoolType, "token": cel.StringType, "params": s.Define("request.go.params", map[string]*cel.Type{"n": cel.IntType})})})
-	s.AddResults(b.Actions["Look"].Outputs)
+	s.AddResults(b.Actions["Look"].Outputs, nil, true)
 	return s
 }
 

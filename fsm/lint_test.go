@@ -25,6 +25,11 @@ var out = rest[strings.Index(rest, "\n")+1:]
 
 const back = "  - {name: Back, steps: [{undo: held}], next: [{to: Done}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n"
 
+// serving is a phase that holds the lock while all is well, one that leads to it when time is up, and where that begins.
+const serving = "  - {name: Trying, poll: 5s, next: [{to: Back, when: 'guards.a'}], timeout: {after: 5m, to: Cleaning}, onDelete: {to: Out}}\n" +
+	"  - {name: Cleaning, steps: [{action: Work}], next: [{to: Serving}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n" +
+	"  - {name: Serving, kind: steady, poll: 5s, onDelete: {to: Out}}\n"
+
 func TestWhatIsHeld(t *testing.T) {
 	const toBack = "    next: [{to: Back}]\n"
 	for name, c := range map[string]badFile{
@@ -88,6 +93,11 @@ func TestWhatIsHeld(t *testing.T) {
 			why: "nobody deletes what seems to wait for something", code: "PG013",
 			bad:  held(toBack+"    retry: {attempts: 3, to: Parked}\n") + "  - {name: Parked, kind: waiting, poll: 5s, next: [{to: Done, when: 'guards.a'}], onDelete: {to: Out}}\n",
 			good: held(toBack+"    retry: {attempts: 3, to: Parked}\n") + "  - {name: Parked, kind: waiting, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {to: Out}}\n",
+		},
+		"a deadline that leads on to where it is meant to be held": {
+			why: "an exit to the same phase is no finding; from where nothing but an accident leads, nobody meant it to be held", code: "PG013",
+			bad:  held("    next: [{to: Trying, when: 'guards.a'}]\n    poll: 5s\n") + serving,
+			good: held("    next: [{to: Serving, when: 'guards.a'}, {to: Trying, when: 'guards.b'}]\n    poll: 5s\n") + serving,
 		},
 		"step's own retry": {
 			why: "it leads somewhere else than the phase's", code: "PG013",

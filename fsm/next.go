@@ -131,14 +131,25 @@ func (r *Run) deadline(ctx context.Context, p *program.Phase) *Command {
 // waitingFor tells what the last pass had been waiting for. Of closed exits the first
 // may be about something that nobody asks for: the phase's own words are better.
 func (r *Run) waitingFor(ctx context.Context, p *program.Phase) string {
-	if len(r.st.Blocked) == 0 {
-		return expr.Clip(cmp.Or(r.input.Message, "no step was blocked"), v1alpha1.TextLimit/4)
+	if len(r.st.Blocked) == 0 { // no driver stores it
+		return expr.Clip(cmp.Or(r.input.Message, r.standing()), v1alpha1.TextLimit/4)
 	}
 	b := r.st.Blocked[0]
 	if message := p.Text.Render(r.value(ctx)); b.Step == "" && message != "" {
 		return message
 	}
 	return expr.Clip(cmp.Or(b.Value, b.Guard), 160)
+}
+
+// standing is how far the steps have come, as far as the state tells.
+func (r *Run) standing() string {
+	switch {
+	case r.st.Step != "" && r.st.Attempts > 0:
+		return fmt.Sprintf("step %s has failed %d times in a row", r.st.Step, r.st.Attempts)
+	case r.st.Step != "":
+		return fmt.Sprintf("step %s was not done", r.st.Step)
+	}
+	return "all steps were done, and no exit was open"
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing

@@ -25,8 +25,8 @@ func (m *Machine) Pace(name string) (Pace, []Pace) {
 	steps := make([]Pace, len(p.StepList))
 	for i, s := range p.StepList {
 		poll := s.PollEvery
-		if s.WaitFor == 0 && s.UntilExpr == nil {
-			poll = cmp.Or(poll, defaultPoll) // the action may say that it is not done
+		if s.WaitFor == 0 {
+			poll = cmp.Or(poll, defaultPoll) // also without until the action may say that it is not done
 		}
 		steps[i] = Pace{poll, s.Backoff}
 	}

@@ -167,10 +167,11 @@ func (r *Run) reached(ctx context.Context, s *program.Step) bool {
 	}
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: asked.because, Value: asked.got}}
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
+	after := cmp.Or(s.PollEvery, defaultPoll)
 	if r.called {
-		r.polls(cmp.Or(s.PollEvery, defaultPoll))
+		r.polls(after)
 	}
-	r.next = r.sleep(s.PollEvery)
+	r.next = r.sleep(after)
 	return false
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,7 @@ var deleteSpec = fsm.ActionSpec{
 	}),
 	Writes:  &fsm.Target{},
 	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
+	Ends:    deletesJobs,
 }
 
 // Without a name, objects are listed.
@@ -35,6 +37,13 @@ var (
 
 // shownMost is how many objects a message names.
 const shownMost = 3
+
+// deletesJobs: all Jobs that this object made are gone after it, with their Pods.
+func deletesJobs(with, run fsm.Params) bool {
+	wait, given := with["wait"]
+	return with.String("apiVersion", "") == batchv1.SchemeGroupVersion.String() && with.String("kind", "") == "Job" && with["name"] == nil &&
+		(!given || wait == true) && with.String("namespace", "") == namespaceOfRun(run)
+}
 
 func deleteObjects(ctx context.Context, c *call) (outputs, error) {
 	notOurs, wait := c.with.String("notOurs", "keep"), c.with.Bool("wait", true)

@@ -25,6 +25,17 @@ var endJobSpec = fsm.ActionSpec{
 		"name":      {Type: fsm.TypeString, Check: isName, Doc: "the name in the manifest of RunJob; left out: all Jobs that RunJob started for this object"},
 		"namespace": {Type: fsm.TypeString, Doc: "of the Jobs; default: that of the object that the machine drives"},
 	},
+	Ends: endsRun,
+}
+
+// endsRun: what RunJob started has ended after it.
+func endsRun(with, run fsm.Params) bool {
+	manifest := &unstructured.Unstructured{Object: run.Object("manifest")}
+	return (with["name"] == nil || with.String("name", "") == manifest.GetName()) && with.String("namespace", "") == namespaceOfRun(run)
+}
+
+func namespaceOfRun(run fsm.Params) string {
+	return (&unstructured.Unstructured{Object: run.Object("manifest")}).GetNamespace()
 }
 
 var (

@@ -18,7 +18,7 @@ import (
 var httpRequestSpec = fsm.ActionSpec{
 	Doc: "Makes an HTTP request to a host that the manager allows (--allow-http-host; none by default). Any answer is a success: look at result.status. " +
 		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
-		"It is called at its poll, whatever wakes the object. It follows no redirects: they are answers. The header Idempotency-Key is the same when the same request is repeated, after a crash or by poll, and another one for another step, visit of the phase or body.",
+		"Of the answer's body, result.body has at most 8 KiB; result.truncated says that there was more. It is called at its poll, whatever wakes the object. It follows no redirects: they are answers. The header Idempotency-Key is the same when the same request is repeated, after a crash or by poll, and another one for another step, visit of the phase or body.",
 	Params: map[string]fsm.Param{
 		"url":     {Type: fsm.TypeString, Required: true, Check: isURL, Doc: "http or https, without user and password"},
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},

@@ -2,23 +2,27 @@ package builtin
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 var readObjectSpec = fsm.ActionSpec{
-	Doc:   "Reads fields of another object into result.object; changes nothing. It sees what the manager's role lets it see.",
-	Check: kindOfTarget,
+	Doc:   "Reads fields of another object into result.object; changes nothing. They are at most 8 KiB together, else the step fails (TooLarge). It sees what the manager's role lets it see.",
+	Check: fieldsToRead,
 	Params: withTarget(map[string]fsm.Param{
 		"fields": {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas; default: metadata.generation and status"},
 	}),
 	Reads:   &fsm.Target{Param: "fields", Fields: readByDefault},
 	Outputs: map[string]fsm.Type{"found": fsm.TypeBool, "object": fsm.TypeObject},
+	Shapes:  shapeOfRead,
 }
 
 // readByDefault are the fields that are read where none are named.
@@ -33,10 +37,7 @@ func readObject(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := c.with.Strings("fields")
-	if fields == nil {
-		fields = readByDefault
-	}
+	fields := fieldsOfRead(c.with)
 	found, err := c.find(ctx, obj, "get")
 	if err != nil {
 		return nil, err
@@ -63,9 +64,8 @@ func readObject(ctx context.Context, c *call) (outputs, error) {
 // keep copies a field that is there.
 func keep(kept map[string]any, obj *unstructured.Unstructured, field string) error {
 	path := strings.Split(field, ".")
-	if gvk := obj.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Secret" && secret(path) {
-		return fsm.Terminal("SecretRefused", "field %s of %s would be readable in the status: of a Secret, read type, or metadata such as metadata.labels",
-			field, title(obj))
+	if isSecret(obj.GetAPIVersion(), obj.GetKind()) && secret(path) {
+		return fsm.Terminal("SecretRefused", "field %s of %s would be readable in the status: "+ofSecret, field, title(obj))
 	}
 	value, found, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	if err == nil && found {
@@ -75,6 +75,68 @@ func keep(kept map[string]any, obj *unstructured.Unstructured, field string) err
 		return fsm.Terminal("BadParameter", "field %s of %s: %w: give a path that leads through objects only", field, title(obj), err)
 	}
 	return nil
+}
+
+// ofSecret is what to read instead.
+const ofSecret = "of a Secret, read type, or metadata such as metadata.labels"
+
+func isSecret(apiVersion, kind string) bool { return apiVersion == "v1" && kind == "Secret" }
+
+func fieldsOfRead(with fsm.Params) []string {
+	if fields := with.Strings("fields"); fields != nil {
+		return fields
+	}
+	return readByDefault
+}
+
+// fieldsToRead finds fields that no object of the kind has, or that are refused when they are read.
+func fieldsToRead(with fsm.Params) []fsm.Misfit {
+	all := kindOfTarget(with)
+	apiVersion, kind := with.String("apiVersion", ""), with.String("kind", "")
+	for i, field := range fieldsOfRead(with) {
+		at := "kind"
+		if with["fields"] != nil {
+			at = fmt.Sprintf("fields.[%d]", i)
+		}
+		path := strings.Split(field, ".")
+		switch {
+		case known(field) == "":
+		case isSecret(apiVersion, kind) && secret(path):
+			return append(all, fsm.Misfit{Path: at, Message: fmt.Sprintf("field %s of a Secret would be readable in the status, and is refused: %s", field, ofSecret)})
+		case with["fields"] == nil: // not every kind has a status
+		default:
+			if flaw := kubetypes.PathMisfit(apiVersion, kind, path); flaw != nil {
+				flaw.Misfit.Path = at
+				all = append(all, flaw.Misfit)
+			}
+		}
+	}
+	return all
+}
+
+// shapeOfRead is what result.object can have: the fields that are read, as far as the kind has them.
+func shapeOfRead(with fsm.Params) map[string]fsm.Shape {
+	if _, isText := with["fields"].(string); isText {
+		return nil // one expression
+	}
+	apiVersion, kind, fields := with.String("apiVersion", ""), with.String("kind", ""), fieldsOfRead(with)
+	return map[string]fsm.Shape{"object": func(path []string) *fsm.Misshape {
+		if flaw := kubetypes.PathMisfit(apiVersion, kind, path); flaw != nil {
+			return &fsm.Misshape{At: flaw.At, Message: "result.object: " + flaw.Message, Fix: flaw.Fix()}
+		}
+		if slices.ContainsFunc(fields, func(field string) bool { return known(field) == "" || reads(strings.Split(field, "."), path) }) {
+			return nil
+		}
+		name := strings.Join(path, ".")
+		return &fsm.Misshape{Message: fmt.Sprintf("result.object never has %s: the step reads %s", name, strings.Join(fields, ", ")),
+			Fix: fmt.Sprintf("add %s to fields: of the step", name)}
+	}}
+}
+
+// reads tells whether a field that is read has a path in it, or is in what the path leads to.
+func reads(field, path []string) bool {
+	n := min(len(field), len(path))
+	return slices.Equal(field[:n], path[:n])
 }
 
 // secret tells whether a field may hold what a Secret keeps. Annotations may:

@@ -37,7 +37,11 @@ func Program(o builtin.Options) *runner.Program[*Object] {
 }
 
 // Bindings are the names that the machine of any kind may use.
-func Bindings() fsm.Bindings { return Program(builtin.Options{}).Bindings() }
+func Bindings() fsm.Bindings {
+	b := Program(builtin.Options{}).Bindings()
+	b.Fields = slices.Sorted(maps.Keys(described))
+	return b
+}
 
 // Fleet runs a controller for each machine that no Go code is made for, also for
 // those whose file comes later. Add it to a manager; it runs on the leader only.

@@ -22,8 +22,8 @@ type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is whatever the CRD says.
-	Spec   map[string]any `json:"spec,omitempty"`
+	// Spec is whatever the CRD says; {} is another one than none.
+	Spec   map[string]any `json:"spec,omitzero"`
 	Status Status         `json:"status,omitempty"`
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
@@ -33,22 +34,25 @@ type Known struct {
 	Served meta.RESTMapper
 }
 
-// Bindings answers what a machine may name. It is an error when CRDs are given and
-// the kind is in none of them, nor compiled in: `self` would silently go unchecked.
+// Bindings answers what a machine may name: to the program that runs it what its manager has, and nothing else. What only a
+// CRD says of the objects is Described. It is an error when CRDs are given and the kind is in none of them, nor compiled in:
+// `self` would silently go unchecked.
 func (k Known) Bindings(def *fsm.Definition) (fsm.Bindings, error) {
-	b := catalog.BindingsOf(def.Metadata.Name)
+	b, err := catalog.Bindings(def)
+	describe := generic.Describe
 	if k.Program != nil && !catalog.Compiled(def.Metadata.Name) {
-		b = *k.Program
+		b, describe = *k.Program, expr.Describe
 	}
-	var err error
+	if err != nil || b.Self != nil {
+		return b, err
+	}
 	for i := range k.CRDs {
 		if schema := catalog.SchemaOf(&k.CRDs[i], def.Spec.For); schema != nil {
-			b.Self, err = expr.NewSchema(schema)
+			b.Described, err = describe(schema)
 			return b, err
 		}
 	}
-	b.Self, err = catalog.Schema(def.Spec.For)
-	if err == nil && b.Self == nil && len(k.CRDs) > 0 {
+	if len(k.CRDs) > 0 {
 		err = fmt.Errorf("no CRD describes %s %s: correct spec.for, or give the CRD that has this version", def.Spec.For.APIVersion, def.Spec.For.Kind)
 	}
 	return b, err

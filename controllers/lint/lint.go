@@ -135,7 +135,7 @@ func (r *Report) machine(def *fsm.Definition, o Options) (diag.Diagnostics, erro
 	if err != nil {
 		return nil, err
 	}
-	if b.Self == nil {
+	if b.Self == nil && b.Described == nil {
 		r.Unchecked = append(r.Unchecked, Unchecked{File: def.File, For: def.Spec.For})
 	}
 	m, diags := fsm.Bind(def, b)

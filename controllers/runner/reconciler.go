@@ -284,6 +284,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   p.observed,
+		Message:    shownMessage(read),
 		Due:        r.due.of(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
@@ -300,6 +301,14 @@ func observed[T Object[T]](obj T) int64 {
 		return ready.ObservedGeneration
 	}
 	return 0
+}
+
+// shownMessage is what the last pass said that it waits for: the state does not hold it.
+func shownMessage[T Object[T]](obj T) string {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.Message
+	}
+	return ""
 }
 
 // step fires the event of a step, which calls its action. The first of several

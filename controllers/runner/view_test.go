@@ -4,10 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // A write of the object by somebody else costs no step, and the view is written all the same: who writes more often
@@ -136,5 +144,44 @@ func TestPhaseRevisionIsNotShown(t *testing.T) {
 	}
 	if got := b.shown().Status.Machine.PhaseRevision; got != "" {
 		t.Errorf("the view still shows %q", got)
+	}
+}
+
+// A timeout says what the phase had been waiting for: what failed last, also by a manager that was just started.
+func TestTimeoutSaysWhatFailed(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		before func(b *bench)
+		want   string
+	}{
+		"shown":   {"the status has what failed", func(*bench) {}, "no luck (attempt 1, next in 2s)"},
+		"restart": {"nothing is in memory", func(b *bench) { b.restart() }, "no luck (attempt 1, next in 2s)"},
+		"not shown": {"the status was lost, and the state has how often it failed", func(b *bench) {
+			shown := b.shown()
+			shown.Status = migrationv1.DatastoreMigrationStatus{}
+			if err := b.outside.Status().Update(t.Context(), shown); err != nil {
+				t.Fatal(err)
+			}
+		}, "step Work has failed 1 times in a row"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			utilruntime.Must(migrationv1.AddToScheme(scheme))
+			utilruntime.Must(v1alpha1.AddToScheme(scheme))
+			b := newBenchOn(t, fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&errand{}).Build())
+			b.atWork()
+			b.work = answer(nil, errors.New("no luck"))
+			timed := []string{"    - {is: Terminal, to: Leaving}\n", "    - {is: Terminal, to: Leaving}\n    timeout: {after: 1m, to: Leaving, reason: TooLate}\n"}
+			b.edit(timed...)
+			b.see()
+			c.before(b)
+			b.edit(timed...)
+			b.clock.Step(time.Minute)
+			b.see()
+			if said := fmt.Sprint(b.told()); !strings.Contains(said, "Working lasted longer than 1m: "+c.want) {
+				t.Errorf("%s: told %s, want %q", c.why, said, c.want)
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
@@ -82,7 +83,7 @@ func TestMachinesAreSound(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.crd != "" {
-				bindings.Self = typed(t, c.crd, def)
+				bindings.Described = described(t, c.crd, def)
 			}
 			m, diags := fsm.Bind(def, bindings)
 			if len(diags) > 0 {
@@ -133,14 +134,14 @@ func patched(t *testing.T, file string, diffs ...string) []byte {
 	return []byte(read(t, text))
 }
 
-// typed is the type that a CRD gives to `self`.
-func typed(t *testing.T, file string, def *fsm.Definition) *expr.Schema {
+// described is what a CRD says of `self`.
+func described(t *testing.T, file string, def *fsm.Definition) *expr.Schema {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(read(t, file)), crd); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := expr.NewSchema(catalog.SchemaOf(crd, def.Spec.For))
+	schema, err := generic.Describe(catalog.SchemaOf(crd, def.Spec.For))
 	if err != nil {
 		t.Fatalf("the CRD is not that of the machine: %v", err)
 	}

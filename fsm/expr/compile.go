@@ -2,8 +2,6 @@ package expr
 
 import (
 	"cmp"
-	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,9 +16,12 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 		return nil, found(text, issues)
 	}
 	selectByName(ast.NativeRep())
+	if s.raw() {
+		nameByIndex(ast.NativeRep())
+	}
 	refs := references(text, ast.NativeRep(), ast.NativeRep().Expr(), isRoot)
 	errs, told := s.checkAll(refs)
-	checked, issues := s.env.Check(ast)
+	checked, issues := s.checkTypes(ast)
 	for _, e := range found(text, issues) {
 		if !told[e.id] && !whole(refs, e.Message) {
 			errs = append(errs, e)
@@ -35,6 +36,13 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 	}
 	e.cause = causeOf(text, checked.NativeRep(), checked.NativeRep().Expr())
 	return e, s.costs(checked)
+}
+
+func (s *Scope) checkTypes(ast *cel.Ast) (*cel.Ast, *cel.Issues) {
+	if s.raw() {
+		return checkNumbers(s.env, ast)
+	}
+	return s.env.Check(ast)
 }
 
 func (s *Scope) plan(e *Expr, checked *cel.Ast) (err error) {
@@ -93,64 +101,3 @@ func sortErrors(errs []Problem) []Problem {
 	})
 	return slices.CompactFunc(errs, func(a, b Problem) bool { return a.Offset == b.Offset && a.Message == b.Message })
 }
-
-// noOverload is what the type checker says of an operator or a function that cannot be applied.
-var noOverload = regexp.MustCompile(`^found no matching overload for '([^']+)' applied to '(?:(.+)\.)?\((.*)\)'`)
-
-// plainly says which side is of which type, and what to do about it, in place of the type checker's words.
-func plainly(message string) (plain, fix string) {
-	m := noOverload.FindStringSubmatch(message)
-	if m == nil {
-		return message, fixCEL
-	}
-	name, on, types := m[1], m[2], splitTypes(m[3])
-	operator := strings.TrimPrefix(strings.Trim(name, "_"), "@")
-	switch {
-	case on != "":
-		return fmt.Sprintf("%s(…) of a value of type %s does not take (%s)", name, on, m[3]), conversion(append(types, on))
-	case len(types) == 2 && name != operator:
-		return fmt.Sprintf("%s has a value of type %s on its left and one of type %s on its right", operator, types[0], types[1]), conversion(types)
-	case len(types) == 1 && name != operator:
-		return fmt.Sprintf("%s cannot be put before a value of type %s", operator, types[0]), conversion(types)
-	}
-	return fmt.Sprintf("%s does not take (%s)", name, m[3]), conversion(types)
-}
-
-// splitTypes separates types at the commas that are in no parentheses.
-func splitTypes(list string) (types []string) {
-	depth, from := 0, 0
-	for i, r := range list {
-		switch {
-		case r == '(':
-			depth++
-		case r == ')':
-			depth--
-		case r == ',' && depth == 0:
-			types, from = append(types, strings.TrimSpace(list[from:i])), i+1
-		}
-	}
-	return append(types, strings.TrimSpace(list[from:]))
-}
-
-func conversion(types []string) string {
-	has := func(name string) bool {
-		return slices.ContainsFunc(types, func(t string) bool { return t == name || strings.HasPrefix(t, name+"(") })
-	}
-	switch {
-	case has("optional_type"):
-		return "say what it is when it is not there: .orValue(…)"
-	case has("duration"):
-		return `write a duration as duration("10s")`
-	case has("timestamp"):
-		return `write a time as timestamp("2026-01-31T12:00:00Z"), a difference as duration("10s")`
-	case has("int") && has("double"):
-		return "write 1.0 instead of 1, or convert with double(…) or int(…)"
-	case has("int") && has("string"):
-		return "write a number without quotes, or convert with int(…) or string(…)"
-	case has("string"):
-		return "convert with string(…)"
-	}
-	return "compare or convert it: each side must be of the same type"
-}
-
-const fixCEL = "correct the CEL expression"

@@ -131,5 +131,5 @@ func part(d *declared.DeclType, schema common.Schema, name string) (*declared.De
 // bounded tells whether the schema itself limits a size.
 func bounded(s common.Schema) bool {
 	return s.MaxItems() != nil || s.MaxProperties() != nil || s.MaxLength() != nil || s.Format() != "" || len(s.Enum()) > 0 ||
-		!slices.Contains([]string{"array", "object", "string"}, s.Type())
+		!slices.Contains([]string{"", "array", "object", "string"}, s.Type())
 }

@@ -13,7 +13,7 @@ func TestPlainly(t *testing.T) {
 		"number and text":     {`phase.attempts == "5"`, "== has a value of type int on its left and one of type string on its right", "write a number without quotes, or convert with int(…) or string(…)"},
 		"text and number":     {`"a" + 1`, "+ has a value of type string on its left and one of type int on its right", "write a number without quotes, or convert with int(…) or string(…)"},
 		"fraction":            {`phase.attempts * 1.5 > 3.0`, "* has a value of type int on its left and one of type double on its right", "write 1.0 instead of 1, or convert with double(…) or int(…)"},
-		"time":                {`now > "2026"`, `> has a value of type timestamp on its left and one of type string on its right`, `write a time as timestamp("2026-01-31T12:00:00Z"), a difference as duration("10s")`},
+		"time":                {`now > "2026"`, `> has a value of type timestamp on its left and one of type string on its right`, `convert a text with timestamp(…); write a time as timestamp("2026-01-31T12:00:00Z")`},
 		"not of a number":     {`!phase.attempts`, "! cannot be put before a value of type int", "compare or convert it: each side must be of the same type"},
 		"in a text":           {`"a" in phase.name`, "in has a value of type string on its left and one of type string on its right", "convert with string(…)"},
 		"method":              {`phase.name.startsWith(1)`, "startsWith(…) of a value of type string does not take (int)", "write a number without quotes, or convert with int(…) or string(…)"},

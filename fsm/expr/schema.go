@@ -17,12 +17,29 @@ type Schema struct {
 	root  common.Schema
 	decl  *apiservercel.DeclType
 	types *apiservercel.DeclTypeProvider
+	// raw: it describes the object as JSON has it, see Describe.
+	raw bool
 }
 
-// NewSchema reads the openAPIV3Schema of a CRD's version, as JSON. What it says
-// of metadata is replaced by what every object has. Content that it does not
+// NewSchema reads the openAPIV3Schema of a CRD's version, as JSON, for a program that has it, and reads its objects by it
+// (Value). What it says of metadata is replaced by what every object has. Content that it does not
 // describe cannot be read by expressions.
 func NewSchema(openAPIV3Schema []byte) (*Schema, error) {
+	object, err := objectSchema(openAPIV3Schema)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{root: rememberedOf(object)}
+	if s.decl = common.SchemaDeclType(s.root, false); s.decl == nil {
+		return nil, fmt.Errorf("read the schema of a CRD: it describes no object")
+	}
+	plain(s.decl)
+	s.decl = s.decl.MaybeAssignTypeName(objectType(VarSelf).TypeName())
+	s.types = apiservercel.NewDeclTypeProvider(s.decl)
+	return s, nil
+}
+
+func objectSchema(openAPIV3Schema []byte) (*crd.Schema, error) {
 	object := &crd.Schema{}
 	if err := json.Unmarshal(openAPIV3Schema, object); err != nil {
 		return nil, fmt.Errorf("read the schema of a CRD: %w", err)
@@ -34,14 +51,7 @@ func NewSchema(openAPIV3Schema []byte) (*Schema, error) {
 	object.Properties["apiVersion"] = fieldText(317)
 	object.Properties["kind"] = fieldText(63)
 	object.Properties["metadata"] = metadata
-	s := &Schema{root: rememberedOf(object)}
-	if s.decl = common.SchemaDeclType(s.root, false); s.decl == nil {
-		return nil, fmt.Errorf("read the schema of a CRD: it describes no object")
-	}
-	plain(s.decl)
-	s.decl = s.decl.MaybeAssignTypeName(objectType(VarSelf).TypeName())
-	s.types = apiservercel.NewDeclTypeProvider(s.decl)
-	return s, nil
+	return object, nil
 }
 
 // plain names fields such as `namespace` as they are: what is a word of CEL can

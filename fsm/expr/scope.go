@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
+	declared "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/phasegate/phasegate/fsm/diag"
@@ -25,7 +26,7 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(maxExprSize),
 		cel.ParserRecursionLimit(maxExprDepth),
 		cel.EnableMacroCallTracking(), // explain shows all() as it was written
-		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops)),
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops), mixedLiterals{}),
 	}
 	for name, t := range rootTypes {
 		opts = append(opts, cel.Variable(name, t))
@@ -43,6 +44,8 @@ type Scope struct {
 	self *Schema
 	// objects are the fields of the types that objectType names.
 	objects map[string]map[string]*cel.Type
+	// shapes are what is known of outputs, one of each step that may have given it; nil: nothing.
+	shapes map[string][]Shape
 	// AnyResult: which results there are is not known here.
 	AnyResult bool
 }
@@ -54,7 +57,7 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}}
+	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}, shapes: map[string][]Shape{}}
 	s.Provider = base.CELTypeProvider()
 	if self != nil {
 		if s.Provider, err = self.types.WithTypeProvider(s.Provider); err != nil {
@@ -70,9 +73,16 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 		asked[name] = cel.BoolType
 	}
 	s.Define(VarGuards, asked)
-	s.env, err = base.Extend(cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s))
+	opts := []cel.EnvOption{cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s)}
+	if s.raw() {
+		opts = append(opts, numberFunctions()...)
+	}
+	s.env, err = base.Extend(opts...)
 	return s, err
 }
+
+// raw tells whether expressions are only checked, for a program that reads its objects as JSON has them.
+func (s *Scope) raw() bool { return s.self != nil && s.self.raw }
 
 // Define says which fields the type of a path has.
 func (s *Scope) Define(path string, fields map[string]*cel.Type) *cel.Type {
@@ -103,14 +113,16 @@ func (s *Scope) root(name string) *cel.Type {
 // NoResults forgets the outputs of the steps.
 func (s *Scope) NoResults() {
 	s.Define(VarResult, nil)
+	s.shapes = map[string][]Shape{}
 	s.AnyResult = false
 }
 
-// AddResults makes outputs known. An output that two steps have with different
-// types is either, since the second step may be left out.
-func (s *Scope) AddResults(outputs map[string]Type) {
+// AddResults makes outputs known, and the shapes of those that have one. An output that two steps have with different
+// types is either, since the second step may be left out; with certain it is not.
+func (s *Scope) AddResults(outputs map[string]Type, shapes map[string]Shape, certain bool) {
 	known := s.Fields(VarResult)
 	for name, t := range outputs {
+		s.setShape(name, shapes[name], certain)
 		if old, twice := known[name]; twice && !old.IsExactType(t.CELType()) {
 			known[name] = cel.DynType
 		} else {
@@ -183,11 +195,11 @@ func (s *Scope) check(r exprRef) *Problem {
 			return e
 		}
 		if next == nil {
-			return nil
+			return s.misshapen(r)
 		}
 		t = next
 	}
-	return nil
+	return s.misshapen(r)
 }
 
 // unknown says that the i-th name of a reference is not there.
@@ -205,5 +217,9 @@ func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 	case i == 1 && r.root == VarRequest:
 		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
 	}
-	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: could("fields")}
+	fix := could("fields")
+	if plain, _ := declared.Unescape(name); s.raw() && slices.Contains(fields, plain) {
+		fix = fmt.Sprintf("write %s[%q]", strings.Join(r.names[:i], "."), plain)
+	}
+	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: fix}
 }

@@ -47,7 +47,11 @@ func (t Type) Fits(of *cel.Type) bool {
 	switch kind {
 	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
 		return true
-	case types.OpaqueKind: // an optional
+	case types.OpaqueKind: // a number that may be whole or not, or an optional
+		if of.IsExactType(numberType) {
+			kind = types.DoubleKind
+			break
+		}
 		return len(of.Parameters()) != 1 || t.Fits(of.Parameters()[0])
 	case types.ListKind:
 		if t == TypeStrings {

@@ -34,13 +34,13 @@ func (c *linter) ledger() {
 }
 
 // givers tells for each phase what is released or kept there or further on,
-// without a deletion.
+// without a deletion; or what is held for good by a phase of rest there, which is no accident.
 func (f *flow) givers() map[string]program.EffectSet {
-	all := map[string]program.EffectSet{}
+	all, meant := map[string]program.EffectSet{}, f.c.meant()
 	for changed := true; changed; {
 		changed = false
 		for _, p := range f.c.prog.Order {
-			own := all[p.Name] | f.effects.Set(p.Keeps...)
+			own := all[p.Name] | f.effects.Set(p.Keeps...) | meant[p.Name]
 			for i := range p.StepList {
 				own |= f.gives(&p.StepList[i])
 			}
@@ -54,6 +54,25 @@ func (f *flow) givers() map[string]program.EffectSet {
 		}
 	}
 	return all
+}
+
+// meant is what phases of rest hold where nothing has been given up: a server that runs holds what it needs.
+func (c *linter) meant() map[string]program.EffectSet {
+	f := c.newFlow(true)
+	f.stop = func(e program.Edge, load program.EffectSet) program.EffectSet {
+		if givesUp(e) || e.Kind == program.EdgeDelete {
+			return load
+		}
+		return 0
+	}
+	f.spread(c.def.Spec.Initial, arrives)
+	rests := map[string]program.EffectSet{}
+	for _, p := range c.prog.Order {
+		if p.Terminal == v1alpha1.PhaseSuccess || p.Kind == v1alpha1.PhaseSteady {
+			rests[p.Name] = f.through(p, func(*program.Step, program.EffectSet) {}) &^ arrives
+		}
+	}
+	return rests
 }
 
 // leaks is what nobody releases any more once the edge was taken.

@@ -10,7 +10,7 @@ import (
 
 // runs finds effects that are released while something may run that a step has started under them: what
 // ActionSpec.Runs names goes on when its phase is left before the step is done. It ends by itself only where it is
-// an effect, too, that was taken later: what is taken last is released first.
+// an effect, too, that was taken later: what is taken last is released first; or where an action says that it ends it.
 func (c *linter) runs(f *flow) {
 	for _, p := range c.prog.Order {
 		held := f.at[p.Name]
@@ -60,6 +60,9 @@ func (f *flow) leaveRunning(p *program.Phase, ended int, via map[string]program.
 
 // ends tells whether a step ends a run for certain.
 func (f *flow) ends(q, run *program.Step) bool {
+	if ends := q.Bound.Spec.Ends; ends != nil && q.IfExpr == nil && ends(q.Bound.Written(), run.Bound.Written()) {
+		return true
+	}
 	return run.Acquires != "" && (q.Undo != "" || q.Releases == run.Acquires) && f.c.whileHeld(q.IfExpr, run.Acquires) == expr.Always
 }
 

@@ -94,10 +94,11 @@ func (a *Action) Place(path string) string {
 
 // Misfit is the finding about something that does not fit at a path.
 func (d *Definition) Misfit(path string, m Misfit) diag.Diagnostic {
-	return d.Finding(path, "PG018", m.Message, m.fix())
+	return d.Finding(path, "PG018", m.Message, m.Fix())
 }
 
-func (m Misfit) fix() string {
+// Fix says what could be written instead.
+func (m Misfit) Fix() string {
 	switch near := diag.Nearest(m.Name, m.Known); {
 	case m.Name == "":
 		return "correct the value"

@@ -31,6 +31,11 @@ type ActionSpec struct {
 	// Runs names what the action starts and waits for, and what goes on when the step is left before it
 	// is done: a Job. Empty: nothing.
 	Runs string `json:"runs,omitempty"`
+	// Ends tells whether a call ends for certain what a call of an action with Runs has started; both with the parameters that the
+	// file has. nil: it ends nothing, unless it is the release of an effect.
+	Ends func(with, run expr.Params) bool `json:"-"`
+	// Shapes are what is known of outputs of type object, by the parameters that the file has.
+	Shapes func(with expr.Params) map[string]expr.Shape `json:"-"`
 	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
 	// text may hold ${…}. nil: nothing is looked for.
 	Check func(with expr.Params) []Misfit `json:"-"`
@@ -69,8 +74,14 @@ type Bindings struct {
 	Roles map[string]Role
 	// For is the kind that the actions are made for; none when they are for any.
 	For v1alpha1.ObjectKind
-	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.
+	// Self is the type of `self`; nil: the program reads its objects as JSON has them, and what is read of them is not
+	// checked until it is evaluated.
 	Self *expr.Schema
+	// Described is what a CRD says of the objects of a program without Self (expr.Describe). Everything is checked with it a
+	// second time, and nothing is run with it: what passes with it passes without it, too. nil: no CRD is known.
+	Described *expr.Schema
+	// Fields are those of the whole object that the program reads; none: all.
+	Fields []string
 }
 
 // Unused lists the actions that no step, effect or named action of any of the

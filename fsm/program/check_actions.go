@@ -12,6 +12,21 @@ import (
 // Compile makes the program of a file, with what is wrong in the file itself: its expressions, the graph of its
 // phases, and what it asks of the bindings. The program is nil where nothing could be compiled.
 func Compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
+	prog, diags := compile(def, b)
+	if b.Self != nil || b.Described == nil {
+		return prog, diags
+	}
+	b.Self = b.Described
+	_, checked := compile(def, b)
+	for _, d := range checked {
+		if !slices.ContainsFunc(diags, func(found diag.Diagnostic) bool { return found.Pos == d.Pos && found.Code == d.Code }) {
+			diags = append(diags, d)
+		}
+	}
+	return prog, diags
+}
+
+func compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
 	c := &compiler{def: def, b: b}
 	var err error
 	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {

@@ -104,7 +104,13 @@ func (c *compiler) endless() []*Phase {
 }
 
 func (c *compiler) checkFinalizer() {
-	if c.def.Spec.Finalizer != "" {
+	if name := c.def.Spec.Finalizer; name != "" {
+		const fix = "write DOMAIN/NAME, with a domain of yours: example.com/maintenance"
+		if flaws := validation.IsQualifiedName(name); len(flaws) > 0 {
+			c.find("spec.finalizer", "PG000", fmt.Sprintf("%q is no finalizer, and the API server refuses it: %s", name, flaws[0]), fix)
+		} else if !strings.Contains(name, "/") {
+			c.warn("spec.finalizer", "PG000", fmt.Sprintf("finalizer %q has no domain: the API server warns of it, and another program may take it for its own", name), fix)
+		}
 		return
 	}
 	needs := len(c.def.Spec.Effects) > 0
@@ -214,11 +220,6 @@ func (c *compiler) checkOnDelete(p *Phase) {
 func (c *compiler) checkLiveness(p *Phase) {
 	if p.End || p.Terminal != "" || c.wakes(p) {
 		return
-	}
-	for i, s := range p.StepList {
-		if s.UntilExpr != nil && s.PollEvery == 0 {
-			c.find(fmt.Sprintf("%s.steps[%d]", p.Path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
-		}
 	}
 	open := len(p.Exits) > 0 && p.Exits[len(p.Exits)-1].When == ""
 	if !open && p.PollEvery == 0 {

@@ -226,7 +226,11 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 // any: that it is not known is finding enough.
 func (c *compiler) outputs(s Step, p *Phase) {
 	c.scope.AnyResult = c.scope.AnyResult || s.Action != "" && s.Bound.Use == ""
-	c.scope.AddResults(s.Bound.Spec.Outputs)
+	var shapes map[string]expr.Shape
+	if s.Bound.Spec.Shapes != nil {
+		shapes = s.Bound.Spec.Shapes(s.Bound.Written())
+	}
+	c.scope.AddResults(s.Bound.Spec.Outputs, shapes, s.If == "")
 	for name, t := range s.Bound.Spec.Outputs {
 		if t == expr.TypeNumber || t == expr.TypeDuration {
 			if p.Converts == nil {

@@ -22,6 +22,12 @@ func (c *compiler) find(path, code, message, fix string) {
 	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
 }
 
+func (c *compiler) warn(path, code, message, fix string) {
+	x := c.def.Finding(path, code, message, fix)
+	x.Severity = diag.SeverityWarning
+	c.diags = append(c.diags, x)
+}
+
 // compile also notes what was compiled, and which guards of the program the file asks.
 func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
 	e, errs := c.scope.Compile(text)

@@ -58,7 +58,8 @@ func (q queue[T]) next(times func(T) int) (answer T, after queue[T], ok bool) {
 
 // Give says what an action answers from now on, front to back; without answers, or
 // once they are used up, it answers with zero outputs. The name is the one that
-// the machine calls it by: of spec.actions, or of the program.
+// the machine calls it by: of spec.actions, or of the program. PHASE/STEP, or STEP where no
+// action is called so, is more exact, and comes first.
 func (w *Fake) Give(action string, answers ...Answer) {
 	w.given.actions[action] = queue[Answer]{answers: answers}
 }
@@ -115,7 +116,7 @@ func (w *Fake) answer(name string, cmd fsm.Command) (a Answer, said map[string]a
 		a, known = w.Respond(name, cmd)
 	}
 	if !known {
-		a, known = w.next(name, cmd.Action)
+		a, known = w.next(append(w.stepNames(cmd), name, cmd.Action)...)
 	}
 	if a.Err != nil {
 		a.Outputs = nil
@@ -128,6 +129,18 @@ func (w *Fake) answer(name string, cmd fsm.Command) (a Answer, said map[string]a
 	}
 	maps.Copy(a.Outputs, said)
 	return a, said
+}
+
+// stepNames are those of the step that calls an action, the most exact first. What an undo releases has none.
+func (w *Fake) stepNames(cmd fsm.Command) []string {
+	if cmd.Effect != "" {
+		return nil
+	}
+	names := []string{w.Stored.Phase + "/" + cmd.Step}
+	if _, isAction := calls(w.Machine.Program())[cmd.Step]; !isAction {
+		names = append(names, cmd.Step)
+	}
+	return names
 }
 
 // next is what was given for an action under one of its names.

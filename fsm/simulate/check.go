@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,17 +17,17 @@ import (
 // misspelled name is not a quiet answer that nobody ever asks for.
 type checker struct {
 	s *Scenario
-	// m is nil while the machine is not known; actions maps each name that it calls to the program's, and guards are
-	// those of the program.
-	m               *fsm.Machine
-	actions, guards map[string]string
-	diags           diag.Diagnostics
+	// m is nil while the machine is not known; actions maps each name that it calls to the program's, steps does so for the
+	// names of steps, and guards are those of the program.
+	m                      *fsm.Machine
+	actions, steps, guards map[string]string
+	diags                  diag.Diagnostics
 }
 
 // Check finds names that the machine or its program does not have, and outputs
 // of other types than declared.
 func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
-	c := &checker{s: s, m: m, actions: calls(m.Program()), guards: m.Bindings().Guards}
+	c := &checker{s: s, m: m, actions: calls(m.Program()), steps: stepCalls(m.Program()), guards: m.Bindings().Guards}
 	c.file()
 	if _, err := New(m, s.Object); err != nil {
 		c.find("object", "PG000", "correct the object", "%s", err)
@@ -48,12 +49,13 @@ func (c *checker) file() {
 func (c *checker) given(path string, g *Given) {
 	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
 		at := path + ".actions." + name
-		if _, called := c.actions[name]; c.m != nil && !called {
-			c.find(at, "PG005", "actions: "+names(c.actions), "machine %s never calls an action %q", c.m.Name(), name)
+		use := cmp.Or(c.actions[name], c.steps[name])
+		if c.m != nil && use == "" {
+			c.find(at, "PG005", "actions: "+names(c.actions)+"; steps: "+names(c.steps), "machine %s never calls an action %q, and has no step of this name", c.m.Name(), name)
 			continue
 		}
 		for i, a := range g.Actions[name] {
-			c.answer(fmt.Sprintf("%s[%d]", at, i), name, a)
+			c.answer(fmt.Sprintf("%s[%d]", at, i), use, a)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Guards)) {
@@ -71,7 +73,7 @@ func (c *checker) given(path string, g *Given) {
 var errorClasses = []string{string(program.ClassConflict), string(program.ClassForbidden), string(program.ClassNotFound), string(program.ClassInvalid),
 	string(program.ClassTimeout), string(program.ClassThrottled), string(program.ClassUnavailable)}
 
-func (c *checker) answer(path, action string, a ActionAnswer) {
+func (c *checker) answer(path, use string, a ActionAnswer) {
 	c.times(path, a.Times)
 	c.duration(path+".after", a.After)
 	c.duration(path+".takes", a.Takes)
@@ -88,7 +90,7 @@ func (c *checker) answer(path, action string, a ActionAnswer) {
 		c.find(path+".after", "PG000", "add wait: TEXT", "after is for an answer that waits")
 	}
 	if c.m != nil {
-		c.outputs(path+".outputs", c.actions[action], a.Outputs)
+		c.outputs(path+".outputs", use, a.Outputs)
 	}
 }
 
@@ -151,26 +153,6 @@ func (c *checker) expect(path string, e *Expect) {
 	if c.m != nil {
 		c.names(path, e)
 	}
-}
-
-// calls are the actions that a machine calls, by the name that it calls them.
-func calls(prog *program.Program) map[string]string {
-	all := map[string]string{}
-	add := func(name, use string) {
-		if name != "" {
-			all[name], all[use] = use, use
-		}
-	}
-	for _, e := range prog.Effects {
-		add(e.Acquire, e.BoundAcquire.Use)
-		add(e.Release, e.BoundRelease.Use)
-	}
-	for _, p := range prog.Order {
-		for _, s := range p.StepList {
-			add(s.Action, s.Bound.Use)
-		}
-	}
-	return all
 }
 
 func (c *checker) outputs(path, use string, outputs map[string]any) {

@@ -2,10 +2,12 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -121,8 +123,9 @@ func (w *Fake) Self() map[string]any {
 	if w.deleting {
 		self.SetDeletionTimestamp(new(metav1.NewTime(w.now)))
 	}
-	if w.Shown.Phase != "" || w.ShownMachine.Phase != "" || len(w.Own) > 0 {
-		self.Object["status"] = w.status()
+	self.Object["status"] = w.status()
+	if fields := w.Machine.Bindings().Fields; len(fields) > 0 {
+		maps.DeleteFunc(self.Object, func(name string, _ any) bool { return !slices.Contains(fields, name) })
 	}
 	return self.Object
 }
@@ -135,8 +138,10 @@ func (w *Fake) status() map[string]any {
 		}
 	}
 	all := map[string]any{"phase": w.Shown.Phase, "message": w.Shown.Message,
-		"observedGeneration": w.observed, "conditions": shown, "machine": w.ShownMachine}
+		"observedGeneration": w.observed, "conditions": shown}
 	maps.Copy(all, w.Own)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() }) // as a manager's type leaves it out
+	all["machine"] = w.ShownMachine
 	status, err := plain(all)
 	if err != nil {
 		w.defect("the status cannot be read back: %v", err)
@@ -272,4 +277,28 @@ func (w *Fake) Ending() Ending {
 		e.Path = append(e.Path, h.To)
 	}
 	return e
+}
+
+// against says in what an ending differs from one without a crash.
+func (e Ending) against(calm Ending) (all []string) {
+	differs := func(name, is, without string) {
+		if is != without {
+			all = append(all, fmt.Sprintf("%s %s, without the crash %s", name, is, without))
+		}
+	}
+	requests := func(of []v1alpha1.RequestStatus) string {
+		var tokens []string
+		for _, q := range of {
+			tokens = append(tokens, fmt.Sprintf("%s %q", q.Name, q.Token))
+		}
+		return list(tokens)
+	}
+	differs("gone", fmt.Sprint(e.Gone), fmt.Sprint(calm.Gone))
+	differs("phase", cmp.Or(e.Phase, "none"), cmp.Or(calm.Phase, "none"))
+	differs("path", list(e.Path), list(calm.Path))
+	differs("held", list(e.Held), list(calm.Held))
+	differs("in place", list(e.InPlace), list(calm.InPlace))
+	differs("released", list(e.Released), list(calm.Released))
+	differs("requests acted on", requests(e.Requests), requests(calm.Requests))
+	return all
 }

@@ -57,15 +57,20 @@ func (s *Scenario) Play(m *fsm.Machine) (*Result, diag.Diagnostics) {
 
 // Crashed plays a scenario that fits the machine once undisturbed, and once more
 // for each place where the driver can be killed. Each crash that changes the end,
-// or brings about a defect, is a failure.
+// or brings about a defect, is a failure: of the step of the script that failed, if one did.
 func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
+	failed := map[*Fake][]Failure{}
 	_, changed := CrashEverywhere(func() *Fake { return s.world(m) }, func(w *Fake) {
 		p := &player{s: s, w: w}
 		p.play()
+		failed[w] = p.failures
 	})
 	failures := make([]Failure, len(changed))
 	for i, d := range changed {
 		failures[i] = Failure{File: s.File, Pos: diag.Pos{Line: 1, Column: 1}, Text: d.String()}
+		if all := failed[d.world]; len(all) > 0 && len(d.Defects) == 0 {
+			failures[i].Pos, failures[i].Text = all[0].Pos, fmt.Sprintf("%s; and then %s", d, all[0].Text)
+		}
 	}
 	return failures
 }

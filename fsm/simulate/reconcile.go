@@ -218,14 +218,16 @@ type Difference struct {
 	Calm, Crashed Ending
 	// Defects that the crash brought about.
 	Defects []string
+
+	// world is that of the crash.
+	world *Fake
 }
 
 func (d Difference) String() string {
-	text := fmt.Sprintf("a crash %s changes the end: without it %+v, with it %+v", d.Where, d.Calm, d.Crashed)
 	if len(d.Defects) > 0 {
-		text = fmt.Sprintf("a crash %s: %s", d.Where, strings.Join(d.Defects, "; "))
+		return fmt.Sprintf("a crash %s: %s", d.Where, strings.Join(d.Defects, "; "))
 	}
-	return text
+	return fmt.Sprintf("a crash %s changes the end: %s", d.Where, strings.Join(d.Crashed.against(d.Calm), "; "))
 }
 
 // CrashEverywhere tells a story once undisturbed, and once more for each place
@@ -258,7 +260,7 @@ func CrashEverywhere(begin func() *Fake, story func(*Fake)) (crashes int, change
 		}
 		story(w)
 		if got := w.Ending(); len(w.Defects) > 0 || !reflect.DeepEqual(want, got) {
-			changed = append(changed, Difference{Where: where, Calm: want, Crashed: got, Defects: w.Defects})
+			changed = append(changed, Difference{Where: where, Calm: want, Crashed: got, Defects: w.Defects, world: w})
 		}
 	}
 	return len(places), changed

@@ -70,10 +70,10 @@ func (w *Fake) Describe() string {
 		fmt.Fprintf(b, "  step %s, stepIndex %d, attempts %d\n", st.Step, st.StepIndex, st.Attempts)
 	}
 	if st.Deadline != nil {
-		fmt.Fprintf(b, "  deadline in %s\n", st.Deadline.Sub(w.now).Round(time.Second))
+		fmt.Fprintf(b, "  deadline %s\n", fromNow(st.Deadline.Sub(w.now).Round(time.Second)))
 	}
 	if st.Attempts > 0 && st.NotBefore != nil {
-		fmt.Fprintf(b, "  next try in %s\n", st.NotBefore.Sub(w.now).Round(time.Millisecond))
+		fmt.Fprintf(b, "  next try %s\n", fromNow(st.NotBefore.Sub(w.now).Round(time.Millisecond)))
 	}
 	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.HeldNames()), list(w.InPlace()))
 	for _, x := range st.Blocked {
@@ -84,6 +84,17 @@ func (w *Fake) Describe() string {
 	}
 	fmt.Fprintf(b, "  on delete: %s", w.Machine.Deletion(st))
 	return b.String()
+}
+
+// fromNow says when something is, or was.
+func fromNow(left time.Duration) string {
+	switch {
+	case left > 0:
+		return "in " + left.String()
+	case left == 0:
+		return "now"
+	}
+	return (-left).String() + " ago"
 }
 
 func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }

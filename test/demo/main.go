@@ -35,6 +35,8 @@ type options struct {
 	practice bool
 	// phasesDir is where the manager of a practice cluster finds machine files; empty: nowhere.
 	phasesDir string
+	// managerArgs are given to that manager besides.
+	managerArgs []string
 }
 
 func command() *cobra.Command {
@@ -56,8 +58,8 @@ NO_COLOR or TERM=dumb or a pipe gives plain lines.`,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := newStory(o, newTerminal(os.Stdout))
-			if o.phasesDir != "" && !o.practice {
-				return errors.New("--phases-dir: the demo runs the shipped machines: give --practice, too")
+			if (o.phasesDir != "" || len(o.managerArgs) > 0) && !o.practice {
+				return errors.New("--phases-dir, --manager-arg: the demo runs the shipped machines: give --practice, too")
 			}
 			if o.practice {
 				return s.run(cmd.Context(), s.opening())
@@ -70,6 +72,7 @@ NO_COLOR or TERM=dumb or a pipe gives plain lines.`,
 	f.Uint64Var(&o.seed, "seed", 1, "what the objects are made of: the same seed gives the same objects")
 	f.BoolVar(&o.practice, "practice", false, "only set the scene and start the manager, and leave the migration to you, until Ctrl-C")
 	f.StringVar(&o.phasesDir, "phases-dir", "", "with --practice: directory of machine files that the manager runs besides")
+	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "with --practice: argument of the manager, such as --allow-http-host=127.0.0.1:8080; repeatable")
 	f.BoolVar(&o.keep, "keep", os.Getenv("KEEP") == "1", "leave the cluster running at the end (also KEEP=1)")
 	return cmd
 }

@@ -32,6 +32,8 @@ const (
 	cleanUpLimit = 2 * time.Minute
 	messageLimit = 30 * time.Second
 	stopLimit    = 10 * time.Second
+	// startAgain is how long a practice cluster is without its manager after that has ended.
+	startAgain = 2 * time.Second
 )
 
 // logTail is how much of the manager's log is shown after a failure.
@@ -107,7 +109,8 @@ func (s *story) sumUp(context.Context) error {
 	return nil
 }
 
-// handOver waits for Ctrl-C, or for the manager to end, which it should not.
+// handOver waits for Ctrl-C. A manager that ends, since somebody kills it or it is given what it cannot run with, is started
+// again, as a cluster would do it.
 func (s *story) handOver(ctx context.Context) error {
 	root, err := harness.Root()
 	if err != nil {
@@ -118,11 +121,23 @@ func (s *story) handOver(ctx context.Context) error {
 	s.out.line("  export KUBECONFIG=%s PATH=%s/bin:%s/bin/tools:$PATH", s.scene.Kubeconfig, root, root)
 	s.out.line("")
 	s.out.line("Then follow docs/tutorials/migrate-a-test-cluster.md, or docs/extend/new-machine.md with a machine of your own.")
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.manager.Ended():
-		return s.manager.Alive()
+	s.out.line("The manager is process %d, with its log in %s. It is started again whenever it ends: kill it at any time.", s.manager.PID(), s.manager.Log)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.manager.Ended():
+		}
+		s.out.line("%v", s.manager.Alive())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(startAgain):
+		}
+		if err := s.startManager(ctx); err != nil {
+			return err
+		}
+		s.out.line("the manager was started again, as process %d", s.manager.PID())
 	}
 }
 
@@ -180,10 +195,10 @@ func (s *story) build(ctx context.Context) (err error) {
 }
 
 func (s *story) startManager(context.Context) (err error) {
-	var args []string
+	args := s.managerArgs
 	if s.phasesDir != "" {
 		s.out.line("it runs the machines of %s, too", s.phasesDir)
-		args = []string{"--phases-dir", s.phasesDir}
+		args = append([]string{"--phases-dir", s.phasesDir}, args...)
 	}
 	s.manager, err = s.scene.StartManager(args...)
 	return err

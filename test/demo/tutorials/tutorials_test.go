@@ -73,7 +73,8 @@ func TestEveryMarkedBlockRuns(t *testing.T) {
 
 func TestMigrateATestCluster(t *testing.T) {
 	r := newReader(t)
-	r.env = append(r.env, "KUBECONFIG="+practice(t, r.root))
+	kubeconfig, _ := practice(t, r.root)
+	r.env = append(r.env, "KUBECONFIG="+kubeconfig)
 	r.follow(t, migrate)
 	if path := os.Getenv("PICTURE"); path != "" {
 		if err := os.WriteFile(path, []byte(picture(r.recorded.String())), 0o644); err != nil {
@@ -89,7 +90,9 @@ func TestExtendAMachine(t *testing.T) {
 
 func TestYourOwnController(t *testing.T) {
 	r := newReader(t)
-	r.env = append(r.env, "KUBECONFIG="+practice(t, r.root))
+	kubeconfig, p := practice(t, r.root, "--manager-arg=--allow-http-host=127.0.0.1:8099")
+	r.env = append(r.env, "KUBECONFIG="+kubeconfig)
+	killManager(t, p)
 	t.Cleanup(r.endProcesses)
 	r.follow(t, own)
 }
@@ -133,7 +136,7 @@ func newReader(t *testing.T) *reader {
 }
 
 // practice starts what `make practice` starts, and answers its kubeconfig.
-func practice(t *testing.T, root string) string {
+func practice(t *testing.T, root string, args ...string) (string, *harness.Process) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "demo")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./test/demo")
@@ -142,7 +145,7 @@ func practice(t *testing.T, root string) string {
 		t.Fatalf("build the demo: %v\n%s", err, out)
 	}
 	p := harness.ProcessForTest(t, harness.Program{
-		Name: "practice", Path: program, Args: []string{"--practice", "--objects=240"}, Dir: root, LogDir: t.TempDir(),
+		Name: "practice", Path: program, Args: append([]string{"--practice", "--objects=240"}, args...), Dir: root, LogDir: t.TempDir(),
 	})
 	t.Cleanup(func() {
 		if err := p.Stop(stopLimit); err != nil {
@@ -155,13 +158,40 @@ func practice(t *testing.T, root string) string {
 			return err
 		}
 		text := p.Tail(1000)
-		if m := exported.FindStringSubmatch(text); strings.Contains(text, "It is yours") && m != nil {
+		if m := exported.FindStringSubmatch(text); managerPID.MatchString(text) && m != nil {
 			kubeconfig = m[1]
 			return nil
 		}
 		return fmt.Errorf("it said %q", p.Tail(1))
 	})
-	return kubeconfig
+	return kubeconfig, p
+}
+
+var (
+	managerPID = regexp.MustCompile(`The manager is process (\d+)`)
+	againPID   = regexp.MustCompile(`the manager was started again, as process (\d+)`)
+)
+
+// killManager kills the manager of a practice cluster: the cluster goes on, with a new one that has the same arguments.
+func killManager(t *testing.T, p *harness.Process) {
+	t.Helper()
+	if err := exec.Command("kill", "-9", managerPID.FindStringSubmatch(p.Tail(1000))[1]).Run(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "another manager", func() error {
+		if err := p.Alive(); err != nil {
+			return err
+		}
+		m := againPID.FindStringSubmatch(p.Tail(1000))
+		if m == nil {
+			return fmt.Errorf("it said %q", p.Tail(1))
+		}
+		line, err := os.ReadFile("/proc/" + m[1] + "/cmdline")
+		if err == nil && !strings.Contains(string(line), "--allow-http-host=127.0.0.1:8099") {
+			err = harness.Permanent(fmt.Errorf("it runs as %q", line))
+		}
+		return err
+	})
 }
 
 // follow runs the blocks of a page, each in a shell of its own in the root of the

@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -80,6 +82,61 @@ func TestScaffold(t *testing.T) {
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("%s (-want +got; go test ./cmd/kubectl-phasegate/internal/scaffold -update writes it anew):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// Lint takes each machine with the CRD that is printed for it: what no use tells the type of, too.
+func TestCRDFitsItsMachine(t *testing.T) {
+	const machine = `
+apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: any}
+spec:
+  for: {apiVersion: example.com/v1, kind: Any}
+  initial: Waiting
+  variables: [{name: v, expr: '%s'}]
+  phases:
+  - {name: Waiting, kind: waiting, poll: 5s, next: [{to: Done, when: 'dyn(variables.v) == 1'}], onDelete: {none: true}}
+  - {name: Done, terminal: success, onDelete: {none: true}}
+`
+	docs := filepath.Join("..", "..", "..", "..", "docs")
+	files := map[string]string{}
+	for _, file := range []string{"testdata/upkeep.yaml", filepath.Join(docs, "extend/examples/database-restore/database-restore.yaml"),
+		filepath.Join(docs, "extend/examples/site-check/site-check.yaml"), filepath.Join(docs, "tutorials/your-own-controller/maintenance.yaml")} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[file] = string(data)
+	}
+	for _, expr := range []string{
+		`self.spec.a`, `self.spec.a == self.spec.b`, `self.spec.a.b.c > self.spec.a.d`, `self.spec.a.all(i, i.x == i.y)`, `self.spec.a[0].b + 1`,
+		`self.spec.a["b c"] == 1`, `self.spec.?a[?"b-c"].orValue(1)`, `self.spec["a-b"] == "x" && self.spec["a-b"] != self.spec.c`, `has(self.spec.a) ? self.spec.a : 2`,
+		`timestamp(self.spec.a) < now || self.spec.a == "never"`, `duration(self.spec.a) < phase.age`, `self.spec.a * 1.5 > 2.0`, `self.spec.a in [self.spec.b, "x"]`,
+		`size(self.spec.a) > 0 && self.spec.a.exists(k, k == self.spec.b)`, `self.spec.namespace == "a"`, `self.spec.a == 1.5 && self.spec.b == 2`, `!self.spec.a && self.spec.b.startsWith("x")`,
+	} {
+		files[expr] = fmt.Sprintf(machine, expr)
+	}
+	for name, text := range files {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "m.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			crd, err := CRD(bound(t, path), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			crds, err := lint.LoadCRDs(lint.File{Name: "crd.yaml", Data: []byte(crd)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := lint.Known{CRDs: crds}
+			report, err := lint.Check([]lint.File{{Name: "m.yaml", Data: []byte(text)}}, lint.Options{Bindings: known.Bindings, Kinds: known.Kinds})
+			if err != nil || report.Errors > 0 {
+				t.Errorf("%v %v\n%s", err, report.Findings, crd)
 			}
 		})
 	}

@@ -370,7 +370,10 @@ func (p *page) until(at time.Time) string {
 	if left := at.Sub(p.now); left > 0 {
 		return "in " + short(left.Seconds())
 	}
-	return "now"
+	if p.now.Sub(at) < time.Second {
+		return "now"
+	}
+	return p.since(at) + " ago"
 }
 
 func short(seconds float64) string {
