@@ -49,7 +49,7 @@ LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore Command
 	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
 	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
 	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken ManifestPath \
-	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
+	MissingRights NewMachine OlderCalico NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
 	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers \
 	WebhookDelaysWrites WritesLandAfterTheProof
 empty :=

@@ -38,8 +38,17 @@ func (k *Kind) Name() string { return k.entry.Kind }
 // Namespaced tells the scope.
 func (k *Kind) Namespaced() bool { return k.entry.Scope == scopeNamespaced }
 
-// HasStatus tells that the v3 CRD has a status subresource, so that a create drops the status.
+// HasStatus tells that objects have a status with writers of its own.
 func (k *Kind) HasStatus() bool { return k.entry.Status }
+
+// StatusApart tells that a v3 status takes a write of its own, since a create drops it: the schema knows whether the CRD
+// has a status subresource, which CalicoNodeStatus of Calico 3.32 does not have. Without a schema it is as the registry says.
+func (k *Kind) StatusApart(schema *Schema) bool {
+	if schema == nil {
+		return k.HasStatus()
+	}
+	return schema.statusApart
+}
 
 // After are the v3 kinds whose objects must be there first.
 func (k *Kind) After() []string { return slices.Clone(k.entry.After) }

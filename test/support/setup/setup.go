@@ -48,6 +48,8 @@ type Options struct {
 	Cluster harness.Options
 	// Objects are the v1 objects; nil for none but built-in tiers and the lock.
 	Objects []*unstructured.Unstructured
+	// CRDs is a directory of Calico's CRDs of another release; empty for those that the environment names.
+	CRDs string
 	// NoStandIn leaves the aggregated API server away: v3 is served from the CRDs.
 	NoStandIn bool
 	// Aggregated starts another server for v3.projectcalico.org in the place of the stand-in, and answers
@@ -108,11 +110,15 @@ func ForTest(t testing.TB, o Options) *Setup {
 func (s *Setup) Close() error { return errors.Join(s.endServer(), s.Stop()) }
 
 func (s *Setup) furnish(ctx context.Context, o Options) error {
-	set, err := crds.Load(s.Registry)
+	load, from := func() (crds.Set, error) { return crds.Load(s.Registry) }, source()
+	if o.CRDs != "" {
+		load, from = func() (crds.Set, error) { return crds.Read(o.CRDs) }, "those of "+o.CRDs
+	}
+	set, err := load()
 	if err != nil {
 		return err
 	}
-	s.say("installing %d Calico CRDs of both groups (%s) and DatastoreMigration", len(set.CRDs), source())
+	s.say("installing %d Calico CRDs of both groups (%s) and DatastoreMigration", len(set.CRDs), from)
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err
 	}
