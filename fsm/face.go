@@ -32,8 +32,9 @@ type (
 	Target = program.Target
 	// Misfit is a place in the parameters of a call that the action can do nothing with.
 	Misfit = program.Misfit
-	// Shape is what is known of an output of type object, and Misshape why a path leads to nothing in it.
-	Shape    = expr.Shape
+	// Shape is what is known of an output of type object.
+	Shape = expr.Shape
+	// Misshape is why a path leads to nothing in such an output.
 	Misshape = expr.Misshape
 	// Role declares what a phase or an effect of a machine can be to the program.
 	Role = program.Role

@@ -211,7 +211,7 @@ func TestEffectHeldTwice(t *testing.T) {
 		with       expr.Params
 	}{
 		"undo": {"newest first, and one at a time", "Out", expr.Params{"name": "second"}},
-		"step": {"a step releases one, an undo the rest", "Two", expr.Params{"name": "second", "replicas": 7.0}},
+		"step": {"a step releases one, an undo the rest", "Two", expr.Params{"name": "second", "replicas": int64(7)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}

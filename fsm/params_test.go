@@ -21,7 +21,7 @@ func TestParametersAreFoundWhenTheActionIsCalled(t *testing.T) {
 		"whole number":     {"an expression alone keeps its type", `'${result.n}'`, expr.TypeInt, int64(7)},
 		"truth":            {"and so does this one", `'${result.n > 3}'`, expr.TypeBool, true},
 		"list":             {"of texts", `'${result.list}'`, expr.TypeStrings, []any{"x", "y"}},
-		"deep in a map":    {"a manifest has texts at every depth", `{a: [{b: '${result.n}', c: 'v${result.n}'}], d: 1}`, expr.TypeObject, map[string]any{"a": []any{map[string]any{"b": int64(7), "c": "v7"}}, "d": 1.0}},
+		"deep in a map":    {"a manifest has texts at every depth", `{a: [{b: '${result.n}', c: 'v${result.n}'}], d: 1}`, expr.TypeObject, map[string]any{"a": []any{map[string]any{"b": int64(7), "c": "v7"}}, "d": int64(1)}},
 		"map of an object": {"content of the object itself can be handed on", `'${self.spec.box}'`, expr.TypeObject, map[string]any{"a": "b"}},
 		"escaped":          {"shells have ${} of their own", `'echo $${HOME} ${result.n}'`, expr.TypeString, "echo ${HOME} 7"},
 		"duration":         {"in the words of the format", `'${duration("90s")}'`, expr.TypeDuration, "1m30s"},

@@ -65,7 +65,8 @@ func readObject(ctx context.Context, c *call) (outputs, error) {
 func keep(kept map[string]any, obj *unstructured.Unstructured, field string) error {
 	path := strings.Split(field, ".")
 	if isSecret(obj.GetAPIVersion(), obj.GetKind()) && secret(path) {
-		return fsm.Terminal("SecretRefused", "field %s of %s would be readable in the status: "+ofSecret, field, title(obj))
+		return fsm.Terminal("SecretRefused", "field %s of %s would be readable in the status: of a Secret, read type, or metadata such as metadata.labels",
+			field, title(obj))
 	}
 	value, found, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	if err == nil && found {
@@ -76,9 +77,6 @@ func keep(kept map[string]any, obj *unstructured.Unstructured, field string) err
 	}
 	return nil
 }
-
-// ofSecret is what to read instead.
-const ofSecret = "of a Secret, read type, or metadata such as metadata.labels"
 
 func isSecret(apiVersion, kind string) bool { return apiVersion == "v1" && kind == "Secret" }
 
@@ -102,7 +100,7 @@ func fieldsToRead(with fsm.Params) []fsm.Misfit {
 		switch {
 		case known(field) == "":
 		case isSecret(apiVersion, kind) && secret(path):
-			return append(all, fsm.Misfit{Path: at, Message: fmt.Sprintf("field %s of a Secret would be readable in the status, and is refused: %s", field, ofSecret)})
+			return append(all, fsm.Misfit{Path: at, Message: fmt.Sprintf("field %s of a Secret would be readable in the status, and is refused: read type, or metadata such as metadata.labels", field)})
 		case with["fields"] == nil: // not every kind has a status
 		default:
 			if flaw := kubetypes.PathMisfit(apiVersion, kind, path); flaw != nil {

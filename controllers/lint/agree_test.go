@@ -179,9 +179,20 @@ func inSimulation(t testing.TB, m *fsm.Machine, stored string) map[string]any {
 	return w.Self()
 }
 
+// bothSee is what a run in the manager shows of an object, and how that of a simulation differs.
+func bothSee(t testing.TB, m *fsm.Machine, stored string) (seen, string) {
+	t.Helper()
+	self, object := inSimulation(t, m, stored), map[string]any{}
+	if err := utiljson.Unmarshal([]byte(stored), &object); err != nil {
+		t.Fatal(err)
+	}
+	object["metadata"] = self["metadata"]
+	manager := look(t, m, inManager(t, object))
+	return manager, cmp.Diff(manager, look(t, m, self))
+}
+
 // What lint with the CRD takes, the manager takes, and evaluates without an error of types, to the same as simulate.
 func TestOneEnvironment(t *testing.T) {
-	const ok, no = "", "refused"
 	cases := map[string]struct {
 		why, expr     string
 		lint, manager string
@@ -234,14 +245,8 @@ func TestOneEnvironment(t *testing.T) {
 			if j.machine == nil {
 				return
 			}
-			self := inSimulation(t, j.machine, loadObject)
-			stored := map[string]any{}
-			if err := utiljson.Unmarshal([]byte(loadObject), &stored); err != nil {
-				t.Fatal(err)
-			}
-			stored["metadata"] = self["metadata"]
-			manager, simulation := look(t, j.machine, inManager(t, stored)), look(t, j.machine, self)
-			if diff := cmp.Diff(manager, simulation); diff != "" {
+			manager, diff := bothSee(t, j.machine, loadObject)
+			if diff != "" {
 				t.Errorf("%s: manager and simulation see different things (-manager +simulation):\n%s", c.why, diff)
 			}
 			if open := manager.Do == fsm.Commit; open != c.open || !strings.Contains(fmt.Sprint(manager.Blocked), c.fails) {
@@ -263,34 +268,23 @@ func TestOneEnvironmentForRandomFiles(t *testing.T) {
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
 		file := fmt.Sprintf(loadMachine, g.any(2), g.condition(3), "${"+g.any(2)+"} or ${"+g.any(1)+"}")
 		j := judge(t, file, crds)
+		if j.lint.Err() == nil {
+			taken++
+		}
 		if j.lint.Err() == nil && j.machine == nil {
 			t.Errorf("seed %d: lint takes what the manager refuses: %v\n%s", seed, j.manager, file)
 		}
-		if j.machine == nil {
-			continue
-		}
-		for range 3 {
+		for i := 0; i < 3 && j.machine != nil; i++ {
 			stored := g.object()
-			self := inSimulation(t, j.machine, stored)
-			object := map[string]any{}
-			if err := utiljson.Unmarshal([]byte(stored), &object); err != nil {
-				t.Fatal(err)
-			}
-			object["metadata"] = self["metadata"]
-			manager, simulation := look(t, j.machine, inManager(t, object)), look(t, j.machine, self)
-			if diff := cmp.Diff(manager, simulation); diff != "" {
+			seen, diff := bothSee(t, j.machine, stored)
+			if diff != "" {
 				t.Errorf("seed %d: manager and simulation see different things (-manager +simulation):\n%s\n%s\n%s", seed, diff, file, stored)
 			}
+			if j.lint.Err() == nil && !g.loose && strings.Contains(fmt.Sprint(seen.Blocked), "no such overload") {
+				t.Errorf("seed %d: lint takes an expression whose types do not fit: %v\n%s\n%s", seed, seen.Blocked, file, stored)
+			}
 			evaluated++
-			if manager.Do == fsm.Commit {
-				open++
-			}
-			if j.lint.Err() == nil && !g.loose && strings.Contains(fmt.Sprint(manager.Blocked), "no such overload") {
-				t.Errorf("seed %d: lint takes an expression whose types do not fit: %v\n%s\n%s", seed, manager.Blocked, file, stored)
-			}
-		}
-		if j.lint.Err() == nil {
-			taken++
+			open += map[bool]int{true: 1}[seen.Do == fsm.Commit]
 		}
 	}
 	t.Logf("%d files: lint takes %d; %d objects seen alike by manager and simulation, %d go on", n, taken, evaluated, open)

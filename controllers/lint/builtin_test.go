@@ -95,9 +95,9 @@ func TestReadsOfSecrets(t *testing.T) {
 	}{
 		"type and labels": {why: "they say nothing secret", with: "apiVersion: v1, kind: Secret, name: a, fields: [type, metadata.labels]"},
 		"data": {why: "it would be in the status", with: "apiVersion: v1, kind: Secret, name: a, fields: [type, data.password]",
-			want: []string{"PG018: field data.password of a Secret would be readable in the status, and is refused: of a Secret, read type, or metadata such as metadata.labels: correct the value"}},
+			want: []string{"PG018: field data.password of a Secret would be readable in the status, and is refused: read type, or metadata such as metadata.labels: correct the value"}},
 		"by default": {why: "a Secret has no status", with: "apiVersion: v1, kind: Secret, name: a",
-			want: []string{"PG018: field status of a Secret would be readable in the status, and is refused: of a Secret, read type, or metadata such as metadata.labels: correct the value"}},
+			want: []string{"PG018: field status of a Secret would be readable in the status, and is refused: read type, or metadata such as metadata.labels: correct the value"}},
 		"of another group": {why: "it is another kind", with: "apiVersion: example.com/v1, kind: Secret, name: a, fields: [data]"},
 	}
 	for name, c := range cases {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -101,9 +102,9 @@ func decodeInto(root *yamlv3.Node, into any) error {
 	if err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	return dec.Decode(into)
+	// As the API machinery decodes it: whole numbers stay whole, and exact.
+	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowUnknownFields)
+	return errors.Join(append(strict, err)...)
 }
 
 // brokenLine is the first line with which the file is no YAML any more. The parser names the begin of the block around

@@ -50,29 +50,31 @@ func splitTypes(list string) (types []string) {
 	return append(types, strings.TrimSpace(list[from:]))
 }
 
+// conversions say what to do where these types meet; the first that fits counts.
+var conversions = []struct {
+	types []string
+	fix   string
+}{
+	{[]string{"optional_type"}, "say what it is when it is not there: .orValue(…)"},
+	{[]string{"duration", "string"}, `convert a text with duration(…); write one as duration("10s")`},
+	{[]string{"duration"}, `write a duration as duration("10s")`},
+	{[]string{"timestamp", "string"}, `convert a text with timestamp(…); write a time as timestamp("2026-01-31T12:00:00Z")`},
+	{[]string{"timestamp"}, `write a time as timestamp("2026-01-31T12:00:00Z"), a difference as duration("10s")`},
+	{[]string{"number"}, "convert it with double(…): a whole number is stored as an int"},
+	{[]string{"list(number)"}, "convert it with double(…): a whole number is stored as an int"},
+	{[]string{"int", "double"}, "write 1.0 instead of 1, or convert with double(…) or int(…)"},
+	{[]string{"int", "string"}, "write a number without quotes, or convert with int(…) or string(…)"},
+	{[]string{"string"}, "convert with string(…)"},
+}
+
 func conversion(types []string) string {
-	has := func(name string) bool {
-		return slices.ContainsFunc(types, func(t string) bool { return t == name || t == name+" or null" || strings.HasPrefix(t, name+"(") })
-	}
-	switch {
-	case has("optional_type"):
-		return "say what it is when it is not there: .orValue(…)"
-	case has("duration") && has("string"):
-		return `convert a text with duration(…); write one as duration("10s")`
-	case has("duration"):
-		return `write a duration as duration("10s")`
-	case has("timestamp") && has("string"):
-		return `convert a text with timestamp(…); write a time as timestamp("2026-01-31T12:00:00Z")`
-	case has("timestamp"):
-		return `write a time as timestamp("2026-01-31T12:00:00Z"), a difference as duration("10s")`
-	case has("number") || has("list(number)"):
-		return "convert it with double(…): a whole number is stored as an int"
-	case has("int") && has("double"):
-		return "write 1.0 instead of 1, or convert with double(…) or int(…)"
-	case has("int") && has("string"):
-		return "write a number without quotes, or convert with int(…) or string(…)"
-	case has("string"):
-		return "convert with string(…)"
+	for _, c := range conversions {
+		missing := slices.ContainsFunc(c.types, func(name string) bool {
+			return !slices.ContainsFunc(types, func(t string) bool { return t == name || t == name+" or null" || strings.HasPrefix(t, name+"(") })
+		})
+		if !missing {
+			return c.fix
+		}
 	}
 	return "compare or convert it: each side must be of the same type"
 }

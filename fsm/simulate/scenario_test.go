@@ -201,3 +201,18 @@ func TestFromNow(t *testing.T) {
 		}
 	}
 }
+
+// A number of a scenario is that which an API server would store.
+func TestNumbersOfScenarios(t *testing.T) {
+	s, diags := simulate.Load("s.yaml", []byte(scenarioHead+"object: {spec: {a: 9007199254740993, b: 2.0, c: 2.5}}\nscript: []\n"))
+	if s == nil {
+		t.Fatal(diags.Err())
+	}
+	w, err := simulate.New(machine(t, named), s.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": int64(9007199254740993), "b": int64(2), "c": 2.5}, w.Self()["spec"]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
