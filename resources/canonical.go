@@ -30,7 +30,7 @@ var Bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, migrat
 // canonical is what two v3 objects that mean the same have in common. It is for comparison only:
 // nothing of it is ever written. The argument stays as it is.
 func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
-	content := contentOf(kind, obj)
+	content := contentOf(kind, schema, obj)
 	var structural *structuralschema.Structural
 	if schema != nil {
 		structural = schema.structural
@@ -48,7 +48,7 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 		}
 	}
 	delete(content, "metadata")
-	if kind.HasStatus() {
+	if kind.HasStatus(schema) {
 		delete(content, "status") // a schema may have a default for it
 	}
 	for _, path := range kind.absentZero {
@@ -81,10 +81,10 @@ func StatusDigest(schema *Schema, status map[string]any) [sha256.Size]byte {
 }
 
 // contentOf is a deep copy of what is neither metadata nor a status with writers of its own.
-func contentOf(kind *Kind, obj *unstructured.Unstructured) map[string]any {
+func contentOf(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
 	content := make(map[string]any, len(obj.Object))
 	for field, value := range obj.Object {
-		if field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus() {
+		if field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus(schema) {
 			continue
 		}
 		content[field] = runtime.DeepCopyJSONValue(value)

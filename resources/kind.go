@@ -38,8 +38,20 @@ func (k *Kind) Name() string { return k.entry.Kind }
 // Namespaced tells the scope.
 func (k *Kind) Namespaced() bool { return k.entry.Scope == scopeNamespaced }
 
-// HasStatus tells that the v3 CRD has a status subresource, so that a create drops the status.
-func (k *Kind) HasStatus() bool { return k.entry.Status }
+// HasStatus tells that the status has writers of its own, and takes a write of its own: the registry says so, or the
+// v3 CRD has a status subresource, so that a create drops it. Where the write goes is PatchesStatus.
+func (k *Kind) HasStatus(schema *Schema) bool {
+	return k.entry.Status || schema != nil && schema.statusSubresource
+}
+
+// PatchesStatus tells that the status is written through the subresource, and else with the object: the CRD alone
+// decides. Calico 3.32 has kinds with a status and without the subresource. Without a schema the registry is believed.
+func (k *Kind) PatchesStatus(schema *Schema) bool {
+	if schema == nil {
+		return k.entry.Status
+	}
+	return schema.statusSubresource
+}
 
 // After are the v3 kinds whose objects must be there first.
 func (k *Kind) After() []string { return slices.Clone(k.entry.After) }

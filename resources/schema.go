@@ -25,6 +25,8 @@ import (
 // field, sets no default and refuses nothing. Safe for concurrent use.
 type Schema struct {
 	structural *structuralschema.Structural
+	// statusSubresource: a write of the object drops the status, which has a path of its own.
+	statusSubresource bool
 	// checks compiles OpenAPI validation and CEL rules at the first use: it is slow, and only
 	// planning validates.
 	checks func() (*checks, error)
@@ -53,8 +55,13 @@ func NewSchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*
 	if err != nil {
 		return nil, fmt.Errorf("crd %s, version %s: read structural schema: %w", crd.Name, version, err)
 	}
+	subresources, err := apihelpers.GetSubresourcesForVersion(crd, version)
+	if err != nil {
+		return nil, fmt.Errorf("crd %s, version %s: read subresources: %w", crd.Name, version, err)
+	}
 	return &Schema{
-		structural: structural,
+		structural:        structural,
+		statusSubresource: subresources != nil && subresources.Status != nil,
 		checks: sync.OnceValues(func() (*checks, error) {
 			openAPI, _, err := validation.NewSchemaValidator(internal)
 			if err != nil {

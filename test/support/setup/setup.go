@@ -53,6 +53,8 @@ type Options struct {
 	// Aggregated starts another server for v3.projectcalico.org in the place of the stand-in, and answers
 	// what ends it; nil for the stand-in.
 	Aggregated func(context.Context, *Setup) (end func() error, err error)
+	// CRDs are Calico's; the zero Set stands for those of crds.Load.
+	CRDs crds.Set
 	// NoCRD leaves our own CRD away, which comes with the chart.
 	NoCRD bool
 	// BeforeStandIn is called while v3 is still served from its CRDs, so that it
@@ -108,11 +110,15 @@ func ForTest(t testing.TB, o Options) *Setup {
 func (s *Setup) Close() error { return errors.Join(s.endServer(), s.Stop()) }
 
 func (s *Setup) furnish(ctx context.Context, o Options) error {
-	set, err := crds.Load(s.Registry)
-	if err != nil {
-		return err
+	set, from := o.CRDs, "given"
+	if len(set.CRDs) == 0 {
+		var err error
+		if set, err = crds.Load(s.Registry); err != nil {
+			return err
+		}
+		from = source()
 	}
-	s.say("installing %d Calico CRDs of both groups (%s) and DatastoreMigration", len(set.CRDs), source())
+	s.say("installing %d Calico CRDs of both groups (%s) and DatastoreMigration", len(set.CRDs), from)
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err
 	}
