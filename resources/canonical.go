@@ -48,7 +48,7 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 		}
 	}
 	delete(content, "metadata")
-	if kind.StatusApart(schema) {
+	if kind.HasStatus(schema) {
 		delete(content, "status") // a schema may have a default for it
 	}
 	for _, path := range kind.absentZero {
@@ -84,7 +84,7 @@ func StatusDigest(schema *Schema, status map[string]any) [sha256.Size]byte {
 func contentOf(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
 	content := make(map[string]any, len(obj.Object))
 	for field, value := range obj.Object {
-		if field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.StatusApart(schema) {
+		if field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus(schema) {
 			continue
 		}
 		content[field] = runtime.DeepCopyJSONValue(value)

@@ -108,7 +108,7 @@ func (c *conversion) result() *Converted {
 		Filled:      c.filled,
 		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
 	}
-	if c.kind.StatusApart(c.schema) {
+	if c.kind.HasStatus(c.schema) {
 		res.Status, _ = c.out["status"].(map[string]any)
 		delete(c.out, "status") // a create would drop it
 	}

@@ -150,6 +150,12 @@ func Edited(kind *Kind, schema *Schema, want, have *unstructured.Unstructured, m
 	}))
 }
 
+// OwnsStatus tells that the entry is of a write of the status, by whichever path.
+func OwnsStatus(entry metav1.ManagedFieldsEntry) bool {
+	_, owns := fieldsOf(entry)["f:status"]
+	return owns || entry.Subresource == "status"
+}
+
 func fieldsOf(entry metav1.ManagedFieldsEntry) map[string]any {
 	fields := map[string]any{}
 	if entry.FieldsV1 != nil {

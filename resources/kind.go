@@ -38,16 +38,19 @@ func (k *Kind) Name() string { return k.entry.Kind }
 // Namespaced tells the scope.
 func (k *Kind) Namespaced() bool { return k.entry.Scope == scopeNamespaced }
 
-// HasStatus tells that objects have a status with writers of its own.
-func (k *Kind) HasStatus() bool { return k.entry.Status }
+// HasStatus tells that the status has writers of its own, and takes a write of its own: the registry says so, or the
+// v3 CRD has a status subresource, so that a create drops it. Where the write goes is PatchesStatus.
+func (k *Kind) HasStatus(schema *Schema) bool {
+	return k.entry.Status || schema != nil && schema.statusSubresource
+}
 
-// StatusApart tells that a v3 status takes a write of its own, since a create drops it: the schema knows whether the CRD
-// has a status subresource, which CalicoNodeStatus of Calico 3.32 does not have. Without a schema it is as the registry says.
-func (k *Kind) StatusApart(schema *Schema) bool {
+// PatchesStatus tells that the status is written through the subresource, and else with the object: the CRD alone
+// decides. Calico 3.32 has kinds with a status and without the subresource. Without a schema the registry is believed.
+func (k *Kind) PatchesStatus(schema *Schema) bool {
 	if schema == nil {
-		return k.HasStatus()
+		return k.entry.Status
 	}
-	return schema.statusApart
+	return schema.statusSubresource
 }
 
 // After are the v3 kinds whose objects must be there first.

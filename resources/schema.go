@@ -25,8 +25,8 @@ import (
 // field, sets no default and refuses nothing. Safe for concurrent use.
 type Schema struct {
 	structural *structuralschema.Structural
-	// statusApart: the version has a status subresource.
-	statusApart bool
+	// statusSubresource: a write of the object drops the status, which has a path of its own.
+	statusSubresource bool
 	// checks compiles OpenAPI validation and CEL rules at the first use: it is slow, and only
 	// planning validates.
 	checks func() (*checks, error)
@@ -60,8 +60,8 @@ func NewSchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*
 		return nil, fmt.Errorf("crd %s, version %s: read subresources: %w", crd.Name, version, err)
 	}
 	return &Schema{
-		structural:  structural,
-		statusApart: subresources != nil && subresources.Status != nil,
+		structural:        structural,
+		statusSubresource: subresources != nil && subresources.Status != nil,
 		checks: sync.OnceValues(func() (*checks, error) {
 			openAPI, _, err := validation.NewSchemaValidator(internal)
 			if err != nil {

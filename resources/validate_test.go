@@ -72,6 +72,18 @@ func TestNewSchema(t *testing.T) {
 	if s, err := NewSchema(crd, "v4"); s == nil || err != nil {
 		t.Errorf("a version with schema gives %v, %v", s, err)
 	}
+	for name, separate := range map[string]bool{"FelixConfiguration": false, "CalicoNodeStatus": true} {
+		kind, _ := Default().Kind(name)
+		without, _ := NewSchema(crd, "v4")
+		if kind.HasStatus(without) != separate || kind.PatchesStatus(without) {
+			t.Errorf("%s, without the subresource: has status %v, patches it %v", name, kind.HasStatus(without), kind.PatchesStatus(without))
+		}
+		with := *without
+		with.statusSubresource = true
+		if !kind.HasStatus(&with) || !kind.PatchesStatus(&with) {
+			t.Errorf("%s: the registry contradicts the CRD, which has the subresource", name)
+		}
+	}
 	if _, err := NewSchema(crd, "v6"); err == nil || !strings.Contains(err.Error(), "as.projectcalico.org has no version v6") {
 		t.Errorf("a missing version gives %v", err)
 	}

@@ -123,7 +123,7 @@ func (c *cluster) inTiers(verbs string) []rbacv1.PolicyRule {
 func (c *cluster) onV3Status(verbs string) []rbacv1.PolicyRule {
 	var kinds []*resources.Kind
 	for _, kind := range c.registry.Kinds() {
-		if kind.HasStatus() {
+		if kind.HasStatus(nil) {
 			kinds = append(kinds, kind)
 		}
 	}

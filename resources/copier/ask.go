@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,7 +74,7 @@ func (a asker) statusDifference(ctx context.Context, conv *resources.Converted, 
 		return finding{}, err
 	}
 	admitted := nameOnly(live)
-	err = a.try(ctx, func() error { return a.patchStatus(ctx, admitted, patch, client.DryRunAll) })
+	err = a.try(ctx, func() error { return a.patchStatus(ctx, admitted, patch, metav1.DryRunAll) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
 		if len(resources.DiffStatus(a.schema, statusOf(admitted), statusOf(live))) == 0 {

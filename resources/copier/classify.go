@@ -78,7 +78,7 @@ func (r rules) isEqual(conv *resources.Converted, live *unstructured.Unstructure
 // isAsSent: an object holds the very content that was sent. If it does not, it may still mean the same.
 func (r rules) isAsSent(sent, live *unstructured.Unstructured) bool {
 	for field := range live.Object {
-		if _, has := sent.Object[field]; !has && !(field == "status" && r.kind.StatusApart(r.schema)) {
+		if _, has := sent.Object[field]; !has && !(field == "status" && r.kind.HasStatus(r.schema)) {
 			return false
 		}
 	}
@@ -125,7 +125,7 @@ func statusOf(obj *unstructured.Unstructured) map[string]any {
 func (r rules) ownStatus(obj *unstructured.Unstructured) string {
 	ours := false
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Subresource == "status" {
+		if resources.OwnsStatus(entry) {
 			if entry.Manager != fieldManager {
 				return ""
 			}
@@ -159,7 +159,7 @@ func (r rules) lacksStatus(e *entry, conv *resources.Converted) bool {
 // owners in Calico and the finalizers of Calico's own controllers stay as they are.
 func (r rules) desired(want, live *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := func(field string) bool {
-		return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && r.kind.StatusApart(r.schema)
+		return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && r.kind.HasStatus(r.schema)
 	}
 	out := live.DeepCopy()
 	for field := range live.Object {

@@ -88,7 +88,7 @@ func writtenSince(v1 *unstructured.Unstructured, since *migrationv1.Verified) bo
 func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured) digest {
 	content := make(map[string]any, len(v1.Object))
 	for field, value := range v1.Object {
-		if field != "metadata" && !(field == "status" && kind.HasStatus()) {
+		if field != "metadata" && !(field == "status" && kind.HasStatus(nil)) {
 			content[field] = value
 		}
 	}

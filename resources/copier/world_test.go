@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 		for _, gvk := range []schema.GroupVersionKind{kind.V1GVK(), kind.V3GVK()} {
 			scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(listKind(gvk), &unstructured.UnstructuredList{})
-			if kind.HasStatus() {
+			if kind.HasStatus(nil) {
 				builder = builder.WithStatusSubresource(objectOf(gvk))
 			}
 			builder = builder.WithIndex(objectOf(gvk), metav1.ObjectNameField, func(obj client.Object) []string { return []string{obj.GetName()} })

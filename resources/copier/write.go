@@ -200,7 +200,7 @@ func (w *writer) writeStatus(ctx context.Context, j *job, live *unstructured.Uns
 			return fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), j.name(), err)
 		}
 		live = nameOnly(live)
-		err = w.tryWrite(ctx, func() error { return w.patchStatus(ctx, live, patch) })
+		err = w.tryWrite(ctx, func() error { return j.of.patchStatus(ctx, live, patch) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
@@ -212,9 +212,12 @@ func (w *writer) writeStatus(ctx context.Context, j *job, live *unstructured.Uns
 	return w.done(j, live, count)
 }
 
-// patchStatus is one request. A copy comes with its status, which is content here.
-func (a *api) patchStatus(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return a.client.Status().Patch(ctx, obj, patch, opts...)
+// patchStatus is one request, to where the CRD has the status. A copy comes with its status, which is content here.
+func (a asker) patchStatus(ctx context.Context, obj client.Object, patch client.Patch, dryRun ...string) error {
+	if !a.kind.PatchesStatus(a.schema) {
+		return a.client.Patch(ctx, obj, patch, &client.PatchOptions{DryRun: dryRun})
+	}
+	return a.client.Status().Patch(ctx, obj, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: dryRun}})
 }
 
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by

@@ -79,7 +79,7 @@ func (r Run) content() []string {
 	flaws := c.Different
 	for _, name := range c.NoStatus {
 		kind, _, _ := strings.Cut(name, " ")
-		if known, found := resources.Default().Kind(kind); found && known.HasStatus() {
+		if known, found := resources.Default().Kind(kind); found && known.HasStatus(nil) {
 			flaws = append(flaws, name+" has no status any more")
 		}
 	}

@@ -38,6 +38,20 @@ func Load(reg *resources.Registry) (Set, error) {
 	return Generate(reg), nil
 }
 
+// Release is the directory of the real CRDs of another release, such as 3.32: the sibling of EnvDir's with the release
+// behind its name. It is empty where there is none.
+func Release(release string) string {
+	dir := os.Getenv(EnvDir)
+	if dir == "" {
+		return ""
+	}
+	dir = filepath.Clean(dir) + "-" + release
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // Read returns the set found in dir's subfolders v1, v3 and admission. The first two must hold at
 // least one file each.
 func Read(dir string) (Set, error) {

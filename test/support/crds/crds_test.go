@@ -28,7 +28,7 @@ func TestGenerateMakesAPairPerKind(t *testing.T) {
 		if k.Namespaced() {
 			scope = "Namespaced"
 		}
-		if k.HasStatus() {
+		if k.HasStatus(nil) {
 			status = "status"
 		}
 		want[k.V1CRDName()] = strings.Join([]string{scope, k.V1Kind(), "v1", status}, " ")

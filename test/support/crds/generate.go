@@ -20,8 +20,8 @@ func Generate(reg *resources.Registry) Set {
 		}
 		v1, v3 := k.V1GVK(), k.V3GVK()
 		set.CRDs = append(set.CRDs,
-			definition(v1.Group, v1.Version, v1.Kind, k.V1Plural(), scope, k.HasStatus(), nil),
-			definition(v3.Group, v3.Version, v3.Kind, k.V3Plural(), scope, k.HasStatus(), []any{"spec"}))
+			definition(v1.Group, v1.Version, v1.Kind, k.V1Plural(), scope, k.HasStatus(nil), nil),
+			definition(v3.Group, v3.Version, v3.Kind, k.V3Plural(), scope, k.HasStatus(nil), []any{"spec"}))
 	}
 	return set
 }

@@ -37,7 +37,7 @@ func apiResources(reg *resources.Registry) metav1.APIResourceList {
 			Name: k.V3Plural(), Kind: k.Name(), Namespaced: k.Namespaced(),
 			Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
 		})
-		if k.HasStatus() {
+		if k.HasStatus(nil) {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
 				Name: k.V3Plural() + "/status", Kind: k.Name(), Namespaced: k.Namespaced(),
 				Verbs: metav1.Verbs{"get", "patch", "update"},

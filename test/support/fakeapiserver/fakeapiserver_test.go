@@ -120,7 +120,7 @@ func testDiscovery(t *testing.T) {
 	}
 	for _, k := range resources.Default().All() {
 		want[k.V3Plural()+" "+k.Name()] = k.Namespaced()
-		if k.HasStatus() {
+		if k.HasStatus(nil) {
 			want[k.V3Plural()+"/status "+k.Name()] = k.Namespaced()
 		}
 	}

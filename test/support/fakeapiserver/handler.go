@@ -81,7 +81,7 @@ func (h *handler) serve(f serveFunc) http.HandlerFunc {
 func (h *handler) store(r *http.Request) (*store, error) {
 	kind, found := h.kinds[r.PathValue("plural")]
 	sub := r.PathValue("sub")
-	if !found || sub != "" && (sub != "status" || !kind.HasStatus()) {
+	if !found || sub != "" && (sub != "status" || !kind.HasStatus(nil)) {
 		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "", 0, false)
 	}
 	s := &store{kind: kind, v1: h.client.Resource(kind.V1GVR()), watches: &h.watches}

@@ -48,13 +48,13 @@ type Options struct {
 	Cluster harness.Options
 	// Objects are the v1 objects; nil for none but built-in tiers and the lock.
 	Objects []*unstructured.Unstructured
-	// CRDs is a directory of Calico's CRDs of another release; empty for those that the environment names.
-	CRDs string
 	// NoStandIn leaves the aggregated API server away: v3 is served from the CRDs.
 	NoStandIn bool
 	// Aggregated starts another server for v3.projectcalico.org in the place of the stand-in, and answers
 	// what ends it; nil for the stand-in.
 	Aggregated func(context.Context, *Setup) (end func() error, err error)
+	// CRDs are Calico's; the zero Set stands for those of crds.Load.
+	CRDs crds.Set
 	// NoCRD leaves our own CRD away, which comes with the chart.
 	NoCRD bool
 	// BeforeStandIn is called while v3 is still served from its CRDs, so that it
@@ -110,13 +110,13 @@ func ForTest(t testing.TB, o Options) *Setup {
 func (s *Setup) Close() error { return errors.Join(s.endServer(), s.Stop()) }
 
 func (s *Setup) furnish(ctx context.Context, o Options) error {
-	load, from := func() (crds.Set, error) { return crds.Load(s.Registry) }, source()
-	if o.CRDs != "" {
-		load, from = func() (crds.Set, error) { return crds.Read(o.CRDs) }, "those of "+o.CRDs
-	}
-	set, err := load()
-	if err != nil {
-		return err
+	set, from := o.CRDs, "given"
+	if len(set.CRDs) == 0 {
+		var err error
+		if set, err = crds.Load(s.Registry); err != nil {
+			return err
+		}
+		from = source()
 	}
 	s.say("installing %d Calico CRDs of both groups (%s) and DatastoreMigration", len(set.CRDs), from)
 	if err := crds.Install(ctx, s.Config, set); err != nil {
