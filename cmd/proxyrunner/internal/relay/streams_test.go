@@ -156,31 +156,3 @@ func TestStreamThatIsNotUnderstoodIsNotCut(t *testing.T) {
 		t.Errorf("the client read %q", got)
 	}
 }
-
-// An answer is counted however its event is written: else the proxy would wait for it at its end.
-func TestAnswersAreCounted(t *testing.T) {
-	for name, test := range map[string]struct {
-		why, in string
-		awaited int
-		unsure  bool
-	}{
-		"line feeds":         {"as most write them", "event: message\ndata: {\"result\":1}\n\n", 0, false},
-		"carriage returns":   {"they end lines, too", "event: message\rdata: {\"result\":1}\r\r", 0, false},
-		"both":               {"they are one end of line", "event: message\r\ndata: {\"result\":1}\r\n\r\n", 0, false},
-		"data first":         {"the order of fields means nothing", "data: hello\nevent: ping\n\ndata: {\"result\":1}\nevent: message\n\n", 0, false},
-		"byte order mark":    {"it is no part of the first line", "\ufeffevent: endpoint\ndata: /m\n\ndata: {\"result\":1}\n\n", 0, false},
-		"what is no message": {"nobody awaits it", "event: endpoint\rdata: {\"result\":1}\r\r", 1, false},
-		"not understood":     {"it may have been an answer", "data: hello\r\r", 1, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all := &streams{open: map[string]*stream{}}
-			w := &watched{all: all, stream: &stream{awaited: 1}}
-			for i := range test.in {
-				w.look([]byte(test.in[i : i+1]))
-			}
-			if w.stream.awaited != test.awaited || w.stream.unsure != test.unsure {
-				t.Errorf("awaited %d, unsure %v, want %d, %v: %s", w.stream.awaited, w.stream.unsure, test.awaited, test.unsure, test.why)
-			}
-		})
-	}
-}
