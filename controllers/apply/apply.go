@@ -70,7 +70,9 @@ func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, de
 	want.SetOwnerReferences([]metav1.OwnerReference{a.Owner})
 	version := NoVersion
 	var noted []change
-	if found {
+	if !found {
+		keepOthers(nil, nil, want)
+	} else {
 		if err := a.mayWrite(live); err != nil {
 			return live, false, err
 		}
@@ -79,6 +81,7 @@ func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, de
 			return live, false, err
 		}
 		noted = before
+		keepOthers(live, owned, want)
 		want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
 		if equality.Semantic.DeepEqual(owned, want) { // by meaning: quantities by value, nil and empty alike
 			return live, false, nil

@@ -207,7 +207,8 @@ spec: {machine: %[1]s, for: {apiVersion: x/v1, kind: Door}, revision: 'sha256:1'
 // TestGuardsOfStates: who may write a MachineState, and when its CRD may be deleted.
 func TestGuardsOfStates(t *testing.T) {
 	w := bare(t)
-	w.helm(t, "install", release, filepath.Join(w.root, "charts", "phasegate"), "--create-namespace")
+	w.helm(t, "install", release, filepath.Join(w.root, "charts", "phasegate"), "--create-namespace", "--set", "toolhiveGuard.enabled=true")
+	w.besideToolHive(t)
 	w.mayWriteStates(t)
 	accounts := "--as=system:serviceaccount:" + system + ":" + release + "-"
 	migrator, server := accounts+migrating, accounts+serving

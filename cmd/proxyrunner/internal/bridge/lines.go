@@ -56,74 +56,8 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 // id is that of the last line, which was too long, if it is an answer; nil if it is
 // none or has no id.
 func (l *lines) id() json.RawMessage {
-	if l.find.request || len(l.find.value) == 0 {
+	if l.find.request {
 		return nil
 	}
-	return bytes.TrimSpace(l.find.value)
-}
-
-// idFinder finds the id of a message that passes piece by piece, wherever it is, and
-// holds no more than that.
-type idFinder struct {
-	depth             int
-	quoted, escaped   bool
-	isKey, collecting bool
-	key, value        []byte
-	request           bool // it has a method
-}
-
-// longestID bounds what is kept of names and of the id.
-const longestID = 64
-
-func (f *idFinder) feed(part []byte) {
-	for _, c := range part {
-		f.step(c)
-	}
-}
-
-func (f *idFinder) step(c byte) {
-	switch {
-	case f.quoted:
-		f.keep(c)
-		f.quoted, f.escaped = f.escaped || c != '"', !f.escaped && c == '\\'
-	case c == '"':
-		f.quoted = true
-		f.keep(c)
-	default:
-		f.structure(c)
-	}
-}
-
-// structure takes what is not in quotes.
-func (f *idFinder) structure(c byte) {
-	switch c {
-	case '{', '[':
-		f.depth++
-		f.isKey = f.depth == 1
-	case '}', ']':
-		f.depth--
-		f.collecting = false
-	case ',':
-		if f.depth == 1 {
-			f.isKey, f.collecting, f.key = true, false, f.key[:0]
-		}
-	case ':':
-		if f.depth == 1 {
-			f.isKey, f.collecting = false, string(f.key) == `"id"`
-			f.request = f.request || string(f.key) == `"method"`
-		}
-	default:
-		f.keep(c)
-	}
-}
-
-// keep collects the name of a member, or the id.
-func (f *idFinder) keep(c byte) {
-	switch {
-	case f.depth != 1:
-	case f.isKey && f.quoted && len(f.key) < longestID:
-		f.key = append(f.key, c)
-	case f.collecting && len(f.value) < longestID:
-		f.value = append(f.value, c)
-	}
+	return l.find.id()
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -211,9 +212,10 @@ func (l *link) dropQueued() {
 
 // read takes what the server prints, until it prints no more.
 func (l *link) read() error {
-	in := newLines(l.stream, MaxLine)
+	in, begun := newLines(l.stream, MaxLine), unreadable{}
 	for {
 		line, whole, err := in.next()
+		line = bytes.TrimPrefix(line, []byte("\ufeff")) // as programs of Windows begin a stream
 		switch {
 		case errors.Is(err, io.EOF):
 			return errors.New("the stream of its output has ended")
@@ -229,9 +231,11 @@ func (l *link) read() error {
 		m, err := decode(line)
 		if err != nil && m == nil {
 			l.bridge.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
+			l.unreadableAnswers(begun.line(line, err))
 			continue
 		}
 		l.heard()
+		l.unreadableAnswers(begun.end())
 		l.route(m, err)
 	}
 }
@@ -249,8 +253,10 @@ const (
 func (l *link) heard() {
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
-	l.heardAt, l.pingedAt = time.Now(), time.Time{}
+	l.heardLocked()
 }
+
+func (l *link) heardLocked() { l.heardAt, l.pingedAt = time.Now(), time.Time{} }
 
 // silenceLocked is for how long the server has owed a sign of life.
 func (l *link) silenceLocked() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -82,7 +83,7 @@ func encodeMessage(m rpcMessage) ([]byte, error) {
 }
 
 var (
-	errNotJSON = errors.New("not JSON")
+	errNotJSON = errors.New("it is not JSON")
 	errID      = errors.New("the id must be a string or an integer")
 )
 
@@ -94,7 +95,7 @@ func decode(data []byte) (rpcMessage, error) {
 		if json.Valid(data) {
 			return nil, errors.New("it is not one object; a batch is none")
 		}
-		return nil, errNotJSON
+		return nil, fmt.Errorf("%w: %w", errNotJSON, err)
 	}
 	if string(members["jsonrpc"]) != `"2.0"` {
 		return nil, errors.New(`jsonrpc must be "2.0"`)
@@ -161,12 +162,18 @@ func readID(raw json.RawMessage) (rpcID, error) {
 // number is the id by which the server knows a request.
 func number(n int64) rpcID { return rpcID(strconv.FormatInt(n, 10)) }
 
-// int is the number that an id stands for; ok is false if it is a string.
+// int is the number that an id stands for; ok is false if there is none. Some programs know
+// no integers, and some answer 1 with "1": only the bridge's own way to write a number, in
+// quotes, is one, so that no other text can stand for a call.
 func (id rpcID) int() (n int64, ok bool) {
 	if n, err := strconv.ParseInt(string(id), 10, 64); err == nil {
 		return n, true
 	}
-	f, err := strconv.ParseFloat(string(id), 64) // some programs know no integers
+	if text := strings.Trim(string(id), `"`); `"`+text+`"` == string(id) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err == nil && string(number(n)) == text
+	}
+	f, err := strconv.ParseFloat(string(id), 64)
 	return int64(f), err == nil
 }
 

@@ -19,6 +19,8 @@ func (l *link) route(m rpcMessage, wrong error) {
 	case *rpcResponse:
 		c := l.answeredLocked(m.ID)
 		switch {
+		case c == nil && m.ID == "" && m.Error != nil:
+			l.bridge.o.Log.Warn("the MCP server refuses a message, and does not say which one", "error", said(m.Error))
 		case c == nil:
 		case wrong != nil:
 			c.failLocked(wrongAnswer(wrong))
@@ -144,11 +146,15 @@ func (s *session) notified(m *rpcRequest) {
 }
 
 // tooLong fails the call whose answer is too long to be passed on.
-func (l *link) tooLong(id json.RawMessage) {
+func (l *link) tooLong(raw json.RawMessage) {
 	l.bridge.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
+	id, err := readID(raw)
+	if err != nil {
+		return
+	}
 	l.bridge.mu.Lock()
 	defer l.bridge.mu.Unlock()
-	if c := l.answeredLocked(rpcID(id)); c != nil {
+	if c := l.answeredLocked(id); c != nil {
 		c.failLocked(&failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}

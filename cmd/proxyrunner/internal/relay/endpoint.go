@@ -2,10 +2,11 @@ package relay
 
 import (
 	"bufio"
-	"errors"
+	"bytes"
 	"io"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -57,7 +58,7 @@ func prefix(h http.Header, o Options) string {
 // address of some third host is meant as it is.
 func correct(endpoint, target, prefix string) string {
 	u, err := url.Parse(endpoint)
-	if err != nil || (u.Host != "" && u.Hostname() != (&url.URL{Host: target}).Hostname()) {
+	if err != nil || u.Opaque != "" || (u.Host != "" && u.Hostname() != (&url.URL{Host: target}).Hostname() && !isOwn(u.Hostname())) {
 		return endpoint
 	}
 	u.Scheme, u.Host, u.User = "", "", nil
@@ -67,59 +68,152 @@ func correct(endpoint, target, prefix string) string {
 	return u.String()
 }
 
+// isOwn tells whether a host can only mean the server that names it: a loopback address, or
+// the one on which it listens.
+func isOwn(host string) bool {
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	address = address.Unmap()
+	return err == nil && (address.IsLoopback() || address.IsUnspecified())
+}
+
 // firstEvent reads an event stream, and corrects the first event if it is an
-// endpoint. What comes after that passes as it is.
+// endpoint. What comes after that passes as it is. An event is held until it is whole:
+// its data may come before its name.
 type firstEvent struct {
 	source  *bufio.Reader
 	body    io.Closer
 	correct func(endpoint string) string
 
-	ready      []byte // corrected, to be read next
-	isEndpoint bool
-	begun      bool
-	over       bool
+	ready []byte // corrected, to be read next
+	over  bool
+	err   error // of the source, once it has one
+
+	held  []byte // of the first event, or of a line before it
+	line  int    // where the last line of held begins
+	begun bool   // held is of an event
+	bare  bool   // the last byte was a carriage return: a line feed belongs to it
+	first bool   // a line was read, so that no byte order mark can come
 }
 
 func (f *firstEvent) Close() error { return f.body.Close() }
 
 func (f *firstEvent) Read(p []byte) (int, error) {
+	for len(f.ready) == 0 && !f.over {
+		f.hold()
+	}
 	if len(f.ready) == 0 {
-		if f.over {
-			return f.source.Read(p)
+		if f.err != nil {
+			return 0, f.err
 		}
-		line, err := f.source.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			f.over, err = true, nil
-		}
-		f.ready = []byte(f.line(string(line)))
-		if len(f.ready) == 0 {
-			return 0, err
-		}
+		return f.source.Read(p)
 	}
 	n := copy(p, f.ready)
 	f.ready = f.ready[n:]
 	return n, nil
 }
 
-// line looks at one line, with its end, and answers what to hand on instead.
-func (f *firstEvent) line(line string) string {
-	text := strings.TrimRight(line, "\r\n")
-	end := line[len(text):]
-	name, value, _ := strings.Cut(text, ":")
-	value = strings.TrimPrefix(value, " ")
-	switch {
-	case text == "":
-		f.over = f.over || f.begun
-	case name == "event":
-		f.begun, f.isEndpoint = true, value == "endpoint"
-	case name == "data":
-		f.begun = true
-		if f.isEndpoint {
+// hold reads up to the next byte that ends a line, and makes ready what needs not be held.
+func (f *firstEvent) hold() {
+	for {
+		c, err := f.source.ReadByte()
+		if err != nil {
+			f.err = err
+			f.end()
+			return
+		}
+		f.held = append(f.held, c)
+		second := f.bare && c == '\n'
+		if f.bare = c == '\r'; second {
+			f.line = len(f.held)
+			if !f.begun {
+				f.release()
+				return
+			}
+			continue
+		}
+		if c == '\r' || c == '\n' {
+			f.lineEnds()
+			return
+		}
+		if len(f.held) >= maxLine {
 			f.over = true
-			return "data: " + f.correct(value) + end
+			f.release()
+			return
 		}
 	}
-	return line
+}
+
+func (f *firstEvent) lineEnds() {
+	line := f.held[f.line:]
+	f.line = len(f.held)
+	switch name, value := field(f.withoutMark(line)); {
+	case name == "event" && value != "endpoint":
+		f.over = true
+		f.release()
+	case name == "event" || name == "data":
+		f.begun = true
+	case name == "" && f.begun:
+		f.end()
+	case !f.begun:
+		f.release()
+	}
+}
+
+// withoutMark takes the byte order mark off the first line.
+func (f *firstEvent) withoutMark(line []byte) []byte {
+	if f.first {
+		return line
+	}
+	f.first = true
+	return bytes.TrimPrefix(line, byteOrderMark)
+}
+
+var byteOrderMark = []byte("\ufeff")
+
+func (f *firstEvent) release() {
+	f.ready, f.held, f.line = f.held, nil, 0
+}
+
+// end corrects what is held, and is the end of the correction.
+func (f *firstEvent) end() {
+	f.over = true
+	event, data := "", []byte(nil)
+	at := 0
+	for rest := f.held; len(rest) > 0; {
+		line := rest
+		if i := bytes.IndexAny(rest, "\r\n"); i >= 0 {
+			line = rest[:i]
+		}
+		name, value := field(bytes.TrimPrefix(line, byteOrderMark))
+		switch {
+		case name == "event":
+			event = value
+		case name == "data" && data == nil:
+			data, at = line, len(f.held)-len(rest)
+		}
+		rest = rest[min(len(line)+1, len(rest)):]
+	}
+	if event == "endpoint" && data != nil {
+		_, value := field(data)
+		mark := data[:len(data)-len(bytes.TrimPrefix(data, byteOrderMark))]
+		tail := string(f.held[at+len(data):])
+		f.held = append(f.held[:at+len(mark)], "data: "+f.correct(value)+tail...)
+	}
+	f.release()
+}
+
+// field is the name and the value of a line; an empty line has no name, a comment the name ":".
+func field(line []byte) (name, value string) {
+	text := strings.TrimRight(string(line), "\r\n")
+	if strings.HasPrefix(text, ":") {
+		return ":", ""
+	}
+	name, value, _ = strings.Cut(text, ":")
+	return name, strings.TrimPrefix(value, " ")
 }
 
 // removeForwarded takes the headers off in which a proxy says who its client is and

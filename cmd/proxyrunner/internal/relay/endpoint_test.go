@@ -73,7 +73,39 @@ func TestEndpointEventIsCorrected(t *testing.T) {
 			why: "what came is handed on", options: Options{EndpointPrefix: "/fetch"},
 			in: "event: endpoint\ndata: /mess", want: "event: endpoint\ndata: /fetch/mess",
 		},
-		"empty": {why: "an empty stream ends"},
+		"data first": {
+			why: "the order of fields means nothing", options: Options{EndpointPrefix: "/fetch"},
+			in: "data: /messages\nevent: endpoint\n\n" + message, want: "data: /fetch/messages\nevent: endpoint\n\n" + message,
+		},
+		"data first, of another event": {
+			why: "it is a message", options: Options{EndpointPrefix: "/fetch"},
+			in: "data: /messages\n\nevent: endpoint\ndata: /messages\n\n", want: "data: /messages\n\nevent: endpoint\ndata: /messages\n\n",
+		},
+		"bare carriage returns": {
+			why: "they end lines, too", options: Options{EndpointPrefix: "/fetch"},
+			in: ": hello\r\revent: endpoint\rdata: /messages\r\r" + message, want: ": hello\r\revent: endpoint\rdata: /fetch/messages\r\r" + message,
+		},
+		"BOM": {
+			why: "a stream may begin with one", options: Options{EndpointPrefix: "/fetch"},
+			in: "\ufeffevent: endpoint\ndata: /messages\n\n", want: "\ufeffevent: endpoint\ndata: /fetch/messages\n\n",
+		},
+		"BOM, data first": {
+			why: "the same", options: Options{EndpointPrefix: "/fetch"},
+			in: "\ufeffdata: /messages\nevent: endpoint\n\n", want: "\ufeffdata: /fetch/messages\nevent: endpoint\n\n",
+		},
+		"unspecified": {
+			why: "it can only mean the server itself: the address on which it listens", options: Options{EndpointPrefix: "/fetch"},
+			in: "event: endpoint\r\ndata: http://0.0.0.0:3001/message?sessionId=abc\r\n\r\n", want: "event: endpoint\r\ndata: /fetch/message?sessionId=abc\r\n\r\n",
+		},
+		"unspecified, version 6": {why: "the same", in: "event: endpoint\ndata: http://[::]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"unspecified, mapped":    {why: "the same", in: "event: endpoint\ndata: http://[::ffff:0.0.0.0]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"localhost":              {why: "its client is elsewhere", in: "event: endpoint\ndata: http://LOCALHOST:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"below localhost":        {why: "all of them are loopback", in: "event: endpoint\ndata: http://mcp.localhost./m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"loopback":               {why: "its client is elsewhere", in: "event: endpoint\ndata: http://127.0.0.2:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"loopback, version 6":    {why: "the same", in: "event: endpoint\ndata: //[::1]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
+		"like localhost":         {why: "it is a host", in: "event: endpoint\ndata: http://localhost.example.org/m\n\n", want: "event: endpoint\ndata: http://localhost.example.org/m\n\n"},
+		"another scheme":         {why: "an opaque address has no host", in: "event: endpoint\ndata: mailto:a@localhost\n\n", want: "event: endpoint\ndata: mailto:a@localhost\n\n"},
+		"empty":                  {why: "an empty stream ends"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := prefix(test.header, test.options)
@@ -87,6 +119,34 @@ func TestEndpointEventIsCorrected(t *testing.T) {
 			}
 			if string(got) != test.want {
 				t.Errorf("got  %q\nwant %q: %s", got, test.want, test.why)
+			}
+		})
+	}
+}
+
+// An answer is counted however its event is written: else the proxy would wait for it at its end.
+func TestAnswersAreCounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		why, in string
+		awaited int
+		unsure  bool
+	}{
+		"line feeds":         {"as most write them", "event: message\ndata: {\"result\":1}\n\n", 0, false},
+		"carriage returns":   {"they end lines, too", "event: message\rdata: {\"result\":1}\r\r", 0, false},
+		"both":               {"they are one end of line", "event: message\r\ndata: {\"result\":1}\r\n\r\n", 0, false},
+		"data first":         {"the order of fields means nothing", "data: hello\nevent: ping\n\ndata: {\"result\":1}\nevent: message\n\n", 0, false},
+		"byte order mark":    {"it is no part of the first line", "\ufeffevent: endpoint\ndata: /m\n\ndata: {\"result\":1}\n\n", 0, false},
+		"what is no message": {"nobody awaits it", "event: endpoint\rdata: {\"result\":1}\r\r", 1, false},
+		"not understood":     {"it may have been an answer", "data: hello\r\r", 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := &streams{open: map[string]*stream{}}
+			w := &watched{all: all, stream: &stream{awaited: 1}}
+			for i := range len(test.in) {
+				w.look([]byte(test.in[i : i+1]))
+			}
+			if w.stream.awaited != test.awaited || w.stream.unsure != test.unsure {
+				t.Errorf("awaited %d, unsure %v, want %d, %v: %s", w.stream.awaited, w.stream.unsure, test.awaited, test.unsure, test.why)
 			}
 		})
 	}

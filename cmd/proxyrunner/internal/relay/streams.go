@@ -116,8 +116,15 @@ type watched struct {
 	all    *streams
 	stream *stream
 	line   []byte // the beginning of the present line
-	answer bool   // the present event is one
-	passed bool   // the present event is no message
+	begun  bool   // a line has ended
+	bare   bool   // the last byte was a carriage return: a line feed belongs to it
+	event  looked // the present one
+}
+
+// looked is what is known of an event: its name may come behind its data.
+type looked struct {
+	answer, unknown bool
+	passed          bool // it is no message
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -140,38 +147,56 @@ func (w *watched) Close() error {
 
 func (w *watched) look(p []byte) {
 	for len(p) > 0 {
-		part, rest, ended := bytes.Cut(p, []byte("\n"))
-		w.line = append(w.line, part[:min(len(part), maxLook-len(w.line))]...)
-		if ended {
-			w.lineEnds()
-			w.line = w.line[:0]
+		if w.bare && p[0] == '\n' {
+			p = p[1:]
 		}
-		p = rest
+		w.bare = false
+		part, ended := p, false
+		if i := bytes.IndexAny(p, "\r\n"); i >= 0 {
+			part, ended, w.bare = p[:i], true, p[i] == '\r'
+		}
+		w.line = append(w.line, part[:min(len(part), maxLook-len(w.line))]...)
+		if !ended {
+			return
+		}
+		w.lineEnds()
+		w.line = w.line[:0]
+		p = p[len(part)+1:]
 	}
 }
 
 func (w *watched) lineEnds() {
-	text := bytes.TrimSuffix(w.line, []byte("\r"))
+	text := w.line
+	if !w.begun {
+		w.begun, text = true, bytes.TrimPrefix(text, byteOrderMark)
+	}
 	if len(text) == 0 {
-		if w.answer {
-			w.all.answered(w.stream)
-		}
-		w.answer, w.passed = false, false
+		w.eventEnds()
 		return
 	}
 	if name, is := bytes.CutPrefix(text, []byte("event:")); is {
-		w.passed = string(bytes.TrimSpace(name)) != "message"
+		w.event.passed = string(bytes.TrimSpace(name)) != "message"
 	}
-	data, is := bytes.CutPrefix(text, []byte("data:"))
-	if !is || w.passed {
+	if data, is := bytes.CutPrefix(text, []byte("data:")); is {
+		answer, known := isAnswer(data)
+		w.event.answer = w.event.answer || answer
+		w.event.unknown = w.event.unknown || !known
+	}
+}
+
+func (w *watched) eventEnds() {
+	event := w.event
+	w.event = looked{}
+	if event.passed {
 		return
 	}
-	answer, known := isAnswer(data)
-	w.answer = w.answer || answer
-	if !known {
+	if event.unknown {
 		w.all.mu.Lock()
-		defer w.all.mu.Unlock()
 		w.stream.unsure = true
+		w.all.mu.Unlock()
+	}
+	if event.answer {
+		w.all.answered(w.stream)
 	}
 }
 

@@ -1,0 +1,89 @@
+package api_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// wider lists where ours takes what the peer refuses, with the reasons.
+var wider = []struct {
+	why  string
+	what []string
+}{
+	{"the manager reads them for ToolHive's proxy, strictly, or refuses the server", []string{
+		".spec.audit: is kept whole", ".spec.authServerRef: is kept whole", ".spec.authzConfig: is kept whole", ".spec.authzConfigRef: is kept whole",
+		".spec.groupRef: is kept whole", ".spec.oidcConfigRef: is kept whole", ".spec.rateLimiting: is kept whole",
+		".spec.telemetryConfigRef: is kept whole", ".spec.webhookConfigRef: is kept whole",
+	}},
+	{"newer releases of the peer have them; one that does not prunes them", []string{
+		".spec.resourceOverrides.proxyDeployment: affinity is ours only", ".spec.resourceOverrides.proxyDeployment: nodeSelector is ours only",
+		".spec.resourceOverrides.proxyDeployment: resources is ours only", ".spec.resourceOverrides.proxyDeployment: tolerations is ours only",
+		".spec.sessionStorage: tls is ours only", ".spec: maxRequestBodySize is ours only", ".spec: proxyReadTimeout is ours only",
+	}},
+	{"older releases of the peer have them: kept, so that the server is refused and not served without protection", []string{
+		".spec: oidcConfig is ours only", ".spec: tools is ours only",
+	}},
+	{"the names of phases belong to the machine file", []string{".status.phase: takes any value"}},
+	{"the run, for people", []string{".status: machine is ours only"}},
+}
+
+// A manifest that ours takes is taken by the peer, too, so that the way back is open: fields, required fields, values and
+// bounds. Lists, defaults and types are equal (TestSchemaIsNotNarrower).
+func TestSchemaIsNotWider(t *testing.T) {
+	theirs, ours := both(t)
+	for i, v := range theirs.Spec.Versions {
+		c := comparison{found: map[string]bool{}}
+		c.wider("", *v.Schema.OpenAPIV3Schema, *ours.Spec.Versions[i].Schema.OpenAPIV3Schema)
+		want := map[string]bool{}
+		for _, group := range wider {
+			for _, difference := range group.what {
+				want[difference] = true
+			}
+		}
+		if diff := cmp.Diff(want, c.found); diff != "" {
+			t.Errorf("%s (-listed with a reason +found):\n%s", v.Name, diff)
+		}
+	}
+}
+
+func (c comparison) wider(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
+	if len(theirs.Properties) > 0 && len(ours.Properties) == 0 {
+		c.note(path, "is kept whole")
+		return
+	}
+	for _, field := range theirs.Required {
+		if !slices.Contains(ours.Required, field) {
+			c.note(path, "%s is not required", field)
+		}
+	}
+	for _, value := range ours.Enum {
+		if len(theirs.Enum) > 0 && !slices.ContainsFunc(theirs.Enum, func(v apiextensionsv1.JSON) bool { return string(v.Raw) == string(value.Raw) }) {
+			c.note(path, "%s is taken", value.Raw)
+		}
+	}
+	if len(ours.Enum) == 0 && len(theirs.Enum) > 0 {
+		c.note(path, "takes any value")
+	}
+	if theirs.Pattern != "" && ours.Pattern != theirs.Pattern {
+		c.note(path, "pattern %s is not asked for", theirs.Pattern)
+	}
+	for name := range maps.Keys(ours.Properties) {
+		if peers, known := theirs.Properties[name]; known {
+			c.wider(path+"."+name, peers, ours.Properties[name])
+		} else {
+			c.note(path, "%s is ours only", name)
+		}
+	}
+	for name := range maps.Keys(theirs.Properties) {
+		if _, known := ours.Properties[name]; !known {
+			c.note(path, "%s is not known", name)
+		}
+	}
+	if theirs.Items != nil && ours.Items != nil {
+		c.wider(path+"[]", *theirs.Items.Schema, *ours.Items.Schema)
+	}
+}
