@@ -1,6 +1,7 @@
 package lint_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -188,7 +189,7 @@ func bothSee(t testing.TB, m *fsm.Machine, stored string) (seen, string) {
 	}
 	object["metadata"] = self["metadata"]
 	manager := look(t, m, inManager(t, object))
-	return manager, cmp.Diff(manager, look(t, m, self))
+	return manager, gocmp.Diff(manager, look(t, m, self))
 }
 
 // What lint with the CRD takes, the manager takes, and evaluates without an error of types, to the same as simulate.
@@ -258,9 +259,9 @@ func TestOneEnvironment(t *testing.T) {
 
 // TestOneEnvironmentForRandomFiles does the same with random expressions and values; AGREE says how many.
 func TestOneEnvironmentForRandomFiles(t *testing.T) {
-	n := 300
-	if text := os.Getenv("AGREE"); text != "" {
-		n, _ = strconv.Atoi(text)
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("AGREE"), "300"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	crds := loadCRDs(t)
 	taken, evaluated, open := 0, 0, 0
@@ -268,10 +269,9 @@ func TestOneEnvironmentForRandomFiles(t *testing.T) {
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1))}
 		file := fmt.Sprintf(loadMachine, g.any(2), g.condition(3), "${"+g.any(2)+"} or ${"+g.any(1)+"}")
 		j := judge(t, file, crds)
-		if j.lint.Err() == nil {
-			taken++
-		}
-		if j.lint.Err() == nil && j.machine == nil {
+		takes := j.lint.Err() == nil
+		count(&taken, takes)
+		if takes && j.machine == nil {
 			t.Errorf("seed %d: lint takes what the manager refuses: %v\n%s", seed, j.manager, file)
 		}
 		for i := 0; i < 3 && j.machine != nil; i++ {
@@ -280,15 +280,21 @@ func TestOneEnvironmentForRandomFiles(t *testing.T) {
 			if diff != "" {
 				t.Errorf("seed %d: manager and simulation see different things (-manager +simulation):\n%s\n%s\n%s", seed, diff, file, stored)
 			}
-			if j.lint.Err() == nil && !g.loose && strings.Contains(fmt.Sprint(seen.Blocked), "no such overload") {
+			if takes && !g.loose && strings.Contains(fmt.Sprint(seen.Blocked), "no such overload") {
 				t.Errorf("seed %d: lint takes an expression whose types do not fit: %v\n%s\n%s", seed, seen.Blocked, file, stored)
 			}
 			evaluated++
-			open += map[bool]int{true: 1}[seen.Do == fsm.Commit]
+			count(&open, seen.Do == fsm.Commit)
 		}
 	}
 	t.Logf("%d files: lint takes %d; %d objects seen alike by manager and simulation, %d go on", n, taken, evaluated, open)
 	if taken < n/10 || open < n/100 {
 		t.Errorf("the files are too bad to test anything: %d of %d are taken, %d go on", taken, n, open)
+	}
+}
+
+func count(n *int, is bool) {
+	if is {
+		*n++
 	}
 }
