@@ -14,7 +14,7 @@ import (
 
 // AnnotationPullSecrets notes which imagePullSecrets of a ServiceAccount are the manager's, as a JSON list of names: those that
 // are not wanted any more go, all others stay. It is written together with them.
-const AnnotationPullSecrets = "phasegate.dev/image-pull-secrets"
+const AnnotationPullSecrets = "phasegate.dev/image-pull-secrets" //nolint:gosec // a name, no credentials
 
 // keepOthers puts into want the entries of live's shared lists that are not the manager's, and notes which are. owned is what
 // the manager has in live; both are nil for an object that is to be made. A list of another manager that has all that is wanted

@@ -40,7 +40,7 @@ func lists(t *testing.T) map[string]bool {
 }
 
 // filled gives each list of v one item, each map one entry, and each pointer a value.
-func filled(v reflect.Value, depth int) {
+func filled(v reflect.Value, depth int) { //nolint:gocyclo // one switch over kinds
 	if depth > 14 {
 		return
 	}

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,6 +35,8 @@ type ref struct {
 	// the configuration, and into where it is handed over: for ToolHive alone.
 	field, invalid string
 	into           func(*toolhive.Objects) **unstructured.Unstructured
+	// unread is the reason while the configuration cannot be read; empty where the status does not tell.
+	unread string
 }
 
 // refs are looked at whichever program the proxies run.
@@ -76,21 +79,24 @@ var toolHiveRefs = []ref{
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.OIDCConfigRef) },
 		hash:  func(s *server) *string { return &s.Status.OIDCConfigHash },
 		field: "oidcConfigRef", invalid: "OIDCConfigRefNotValid", wrong: notValid("OIDCConfigRefNotValid"),
-		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.OIDC },
+		into:   func(o *toolhive.Objects) **unstructured.Unstructured { return &o.OIDC },
+		unread: "OIDCConfigRefError",
 	},
 	{
 		kind: "MCPAuthzConfig", condition: "AuthzConfigRefValidated", valid: "AuthzConfigRefValid", absent: "AuthzConfigRefNotFound",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.AuthzConfigRef) },
 		hash:  func(s *server) *string { return &s.Status.AuthzConfigHash },
 		field: "authzConfigRef", invalid: "AuthzConfigRefNotValid", wrong: notValid("AuthzConfigRefNotValid"),
-		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Authz },
+		into:   func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Authz },
+		unread: "AuthzConfigRefError",
 	},
 	{
 		kind: "MCPTelemetryConfig", condition: "TelemetryConfigRefValidated", valid: "TelemetryConfigRefValid", absent: "TelemetryConfigRefNotFound",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.TelemetryConfigRef) },
 		hash:  func(s *server) *string { return &s.Status.TelemetryConfigHash },
 		field: "telemetryConfigRef", invalid: "TelemetryConfigRefInvalid",
-		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Telemetry },
+		into:   func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Telemetry },
+		unread: "TelemetryConfigRefError",
 	},
 	{
 		kind: webhookKind, version: webhookVersion, condition: "WebhookConfigValidated", valid: "WebhookConfigValid", absent: "WebhookConfigInvalid",
@@ -181,6 +187,23 @@ func (f finding) problem(srv *server) *problem {
 		return nil
 	}
 	return f.wrong(srv, f.config)
+}
+
+// unreadError says that a configuration could not be read. It is tried again.
+type unreadError struct {
+	ref
+	error
+}
+
+func (e *unreadError) Unwrap() error { return e.error }
+
+// tellUnread tells of a configuration that could not be read. A condition that says more, as that it was read before, goes:
+// it may have changed since.
+func tellUnread(srv *server, err error) {
+	var unread *unreadError
+	if errors.As(err, &unread) && unread.unread != "" {
+		setCondition(srv, unread.condition, whileFalse(newProblem(unread.unread, "%v", unread.error)))
+	}
 }
 
 // absence is what is told of a configuration that is not there.

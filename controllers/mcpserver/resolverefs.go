@@ -15,11 +15,13 @@ import (
 // resolveRefs writes the status only. Where the proxy does without the configurations,
 // one that is not found is told and keeps nobody from running; ToolHive's proxyrunner
 // runs from them, so that what is missing or wrong stops the server. What could not be
-// asked is an error, and leaves the status as it is.
+// asked is an error, which leaves the status as it is but for the reasons that ToolHive has
+// for it.
 func (s *steps) resolveRefs(ctx context.Context, sc *scope) (outputs, error) {
 	if s.Proxy == ToolHive {
 		made, err := s.toolHive(ctx, sc.Object)
 		if err != nil {
+			sc.Report(func(srv *server) { tellUnread(srv, err) })
 			return nil, err
 		}
 		if p := notEnforced(ToolHive, sc.Object, made.unsent()); made.unsent() != nil && !told(sc.Object, v1beta1.ConditionSpecEnforced, p) {
@@ -61,7 +63,7 @@ func (s *steps) findings(ctx context.Context, srv *server) ([]finding, error) {
 			f.name, f.named = named.Name, true
 			var err error
 			if f.config, err = s.config(ctx, r, srv.Namespace, f.name); err != nil {
-				return nil, err
+				return nil, &unreadError{r, err}
 			}
 			if f.sum, err = hashOf(f.config); err != nil {
 				return nil, fmt.Errorf("hash %s %s/%s: %w", r.kind, srv.Namespace, f.name, err)

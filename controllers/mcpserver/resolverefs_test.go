@@ -256,3 +256,36 @@ func TestWhatReferencesLeadTo(t *testing.T) {
 		}
 	}
 }
+
+// Of what the proxy is made from, the status tells that it cannot be read, with ToolHive's reasons: a condition that it is
+// valid would be believed.
+func TestReferencesThatCannotBeRead(t *testing.T) {
+	for name, change := range map[string]func(*server){
+		"OIDCConfigRef":      func(s *server) { s.Spec.OIDCConfigRef = text(`{"name":"a","audience":"x"}`) },
+		"AuthzConfigRef":     func(s *server) { s.Spec.AuthzConfigRef = text(`{"name":"a"}`) },
+		"TelemetryConfigRef": func(s *server) { s.Spec.TelemetryConfigRef = text(`{"name":"a"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := described("Ready", metav1.ConditionTrue, change, func(s *server) {
+				s.Status.Conditions = []metav1.Condition{{Type: name + "Validated", Status: metav1.ConditionTrue, Reason: name + "Valid", Message: "of before"}}
+			})
+			world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(srv).WithStatusSubresource(srv).
+				WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+					if _, custom := obj.(*unstructured.Unstructured); custom {
+						return errBusy
+					}
+					return w.Get(ctx, key, obj, o...)
+				}}).Build()
+			_, err := (&steps{Settings: theirs, client: world}).toolHive(t.Context(), srv)
+			if !errors.Is(err, errBusy) {
+				t.Fatalf("error = %v, want %v", err, errBusy)
+			}
+			now := srv.DeepCopy()
+			tellUnread(now, err) // as resolveRefs reports
+			c := meta.FindStatusCondition(now.Status.Conditions, name+"Validated")
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != name+"Error" {
+				t.Errorf("the condition is %+v, want False with %sError", c, name)
+			}
+		})
+	}
+}

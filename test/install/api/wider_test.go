@@ -55,6 +55,26 @@ func (c comparison) wider(path string, theirs, ours apiextensionsv1.JSONSchemaPr
 		c.note(path, "is kept whole")
 		return
 	}
+	c.takesMore(path, theirs, ours)
+	for name := range maps.Keys(ours.Properties) {
+		if peers, known := theirs.Properties[name]; known {
+			c.wider(path+"."+name, peers, ours.Properties[name])
+		} else {
+			c.note(path, "%s is ours only", name)
+		}
+	}
+	for name := range maps.Keys(theirs.Properties) {
+		if _, known := ours.Properties[name]; !known {
+			c.note(path, "%s is not known", name)
+		}
+	}
+	if theirs.Items != nil && ours.Items != nil {
+		c.wider(path+"[]", *theirs.Items.Schema, *ours.Items.Schema)
+	}
+}
+
+// takesMore compares one value.
+func (c comparison) takesMore(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
 	for _, field := range theirs.Required {
 		if !slices.Contains(ours.Required, field) {
 			c.note(path, "%s is not required", field)
@@ -70,20 +90,5 @@ func (c comparison) wider(path string, theirs, ours apiextensionsv1.JSONSchemaPr
 	}
 	if theirs.Pattern != "" && ours.Pattern != theirs.Pattern {
 		c.note(path, "pattern %s is not asked for", theirs.Pattern)
-	}
-	for name := range maps.Keys(ours.Properties) {
-		if peers, known := theirs.Properties[name]; known {
-			c.wider(path+"."+name, peers, ours.Properties[name])
-		} else {
-			c.note(path, "%s is ours only", name)
-		}
-	}
-	for name := range maps.Keys(theirs.Properties) {
-		if _, known := ours.Properties[name]; !known {
-			c.note(path, "%s is not known", name)
-		}
-	}
-	if theirs.Items != nil && ours.Items != nil {
-		c.wider(path+"[]", *theirs.Items.Schema, *ours.Items.Schema)
 	}
 }
