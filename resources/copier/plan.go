@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,6 +123,7 @@ func (p *planner) check(ctx context.Context, of *pairs, v1 *unstructured.Unstruc
 		problem := collision(of.kind, v1, other, conv.Object.GetName())
 		return nil, &problem
 	}
+	p.mark(conv)
 	if !p.validate {
 		return conv, nil
 	}
@@ -135,6 +137,17 @@ func (p *planner) check(ctx context.Context, of *pairs, v1 *unstructured.Unstruc
 		return nil, problem
 	}
 	return conv, err
+}
+
+// unborn stands for the UID of a migration that is not created yet: it is as long.
+const unborn = owner("00000000-0000-0000-0000-000000000000")
+
+// mark makes of an object what a copy will write, at its longest: our notes count towards the limits of the server.
+func (p *planner) mark(conv *resources.Converted) {
+	cmp.Or(p.me, unborn).mark(conv.Object, conv)
+	if len(conv.Owners) > 0 {
+		markDeferred(conv.Object, conv)
+	}
 }
 
 // ask finds what admission does to a copy, by a dry run. Of one that is there it finds only whether it is refused.

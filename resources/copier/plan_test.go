@@ -3,6 +3,7 @@ package copier
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,28 @@ func TestPlanAsksTheServer(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" || (plan.Unasked != "") != tc.unknown {
 			t.Errorf("%s; unasked %q (-want +got):\n%s", why, plan.Unasked, diff)
+		}
+	}
+}
+
+// Our notes count towards the limit of annotations, also before there is a migration whose UID they name.
+func TestPlanCountsTheNotesOnCopies(t *testing.T) {
+	const limit, notes = 256 << 10, 300 // bytes
+	w := newWorld(t)
+	for name, size := range map[string]int{"full": limit - 100, "room": limit - notes} {
+		w.v1("GlobalNetworkSet", "metadata: {name: "+name+", annotations: {a: "+strings.Repeat("x", size)+"}}\nspec: {nets: [10.0.0.0/8]}")
+	}
+	for _, me := range []owner{"", "6f3c2f0a-8f0e-4a53-9a0f-1d8a1d3f2b10"} {
+		c := w.copier(interceptor.Funcs{})
+		c.me = me
+		plan, err := c.Plan(t.Context(), true)
+		w.must(err)
+		var named []string
+		for _, p := range plan.Problems {
+			named = append(named, p.Name)
+		}
+		if diff := cmp.Diff([]string{"full"}, named); diff != "" {
+			t.Errorf("what has no room for the notes of %q (-want +got):\n%s", me, diff)
 		}
 	}
 }

@@ -32,7 +32,9 @@ func TestCalico332(t *testing.T) {
 	assertSameContent(t, before, w.content(t))
 	in := map[string]any{}
 	for _, group := range []string{"crd.projectcalico.org/v1", "projectcalico.org/v3"} {
-		var list struct{ Items []struct{ Status map[string]any } }
+		var list struct {
+			Items []struct{ Status map[string]any }
+		}
 		w.do(t, json.Unmarshal([]byte(w.kubectl(t, "get", "--raw", "/apis/"+group+"/caliconodestatuses")), &list))
 		in[group] = list.Items
 	}
