@@ -274,23 +274,33 @@ func TestOneEnvironmentForRandomFiles(t *testing.T) {
 		if takes && j.machine == nil {
 			t.Errorf("seed %d: lint takes what the manager refuses: %v\n%s", seed, j.manager, file)
 		}
-		for i := 0; i < 3 && j.machine != nil; i++ {
-			stored := g.object()
-			seen, diff := bothSee(t, j.machine, stored)
-			if diff != "" {
-				t.Errorf("seed %d: manager and simulation see different things (-manager +simulation):\n%s\n%s\n%s", seed, diff, file, stored)
-			}
-			if takes && !g.loose && strings.Contains(fmt.Sprint(seen.Blocked), "no such overload") {
-				t.Errorf("seed %d: lint takes an expression whose types do not fit: %v\n%s\n%s", seed, seen.Blocked, file, stored)
-			}
-			evaluated++
-			count(&open, seen.Do == fsm.Commit)
+		if j.machine != nil {
+			evaluated += 3
+			open += g.sameInBoth(t, 3, j.machine, takes && !g.loose, fmt.Sprintf("seed %d", seed), file)
 		}
 	}
 	t.Logf("%d files: lint takes %d; %d objects seen alike by manager and simulation, %d go on", n, taken, evaluated, open)
 	if taken < n/10 || open < n/100 {
 		t.Errorf("the files are too bad to test anything: %d of %d are taken, %d go on", taken, n, open)
 	}
+}
+
+// sameInBoth has manager and simulation look at so many objects; typed: no expression finds values of another type than
+// lint does. It answers how many go on.
+func (g *generator) sameInBoth(t *testing.T, n int, machine *fsm.Machine, typed bool, which, file string) (open int) {
+	t.Helper()
+	for range n {
+		stored := g.object()
+		seen, diff := bothSee(t, machine, stored)
+		if diff != "" {
+			t.Errorf("%s: manager and simulation see different things (-manager +simulation):\n%s\n%s\n%s", which, diff, file, stored)
+		}
+		if typed && strings.Contains(fmt.Sprint(seen.Blocked), "no such overload") {
+			t.Errorf("%s: lint takes an expression whose types do not fit: %v\n%s\n%s", which, seen.Blocked, file, stored)
+		}
+		count(&open, seen.Do == fsm.Commit)
+	}
+	return open
 }
 
 func count(n *int, is bool) {
