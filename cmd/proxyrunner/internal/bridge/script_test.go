@@ -109,15 +109,20 @@ func (s *script) say(m map[string]any) { s.print(s.conn, m) }
 // hear returns the next message of that method, and fails if others come first.
 func (s *script) hear(method string) message {
 	s.t.Helper()
-	select {
-	case m := <-s.heard:
-		if m.Method != method {
-			s.t.Fatalf("the server heard %+v, want %s", m, method)
+	for {
+		select {
+		case m := <-s.heard:
+			if m.Method == "ping" && method != m.Method {
+				continue // the bridge asks by itself, after a while: a busy machine takes that long
+			}
+			if m.Method != method {
+				s.t.Fatalf("the server heard %+v, want %s", m, method)
+			}
+			return m
+		case <-s.t.Context().Done():
+			s.t.Fatal("the server heard nothing")
+			return message{}
 		}
-		return m
-	case <-s.t.Context().Done():
-		s.t.Fatal("the server heard nothing")
-		return message{}
 	}
 }
 
