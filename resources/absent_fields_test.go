@@ -26,9 +26,7 @@ type decision struct{ kind, path, state string }
 
 func (d decision) String() string { return d.kind + " " + d.path + ", " + d.state }
 
-var (
-	fieldOfRow = regexp.MustCompile("`([A-Za-z]+) ((?:spec|status)\\.[A-Za-z0-9.\\[\\]]+)`")
-)
+var fieldOfRow = regexp.MustCompile("`([A-Za-z]+) ((?:spec|status)\\.[A-Za-z0-9.\\[\\]]+)`")
 
 // decisions are what v3 gets, as the page says.
 func decisions(t *testing.T) map[decision]string {

@@ -59,13 +59,15 @@ func TestStatesOfLivingObjectsAreNotRead(t *testing.T) {
 	known := &seen{}
 	known.follow(objects)
 	source := &stateSource{client: client, machine: "door", gone: make(chan types.NamespacedName), seen: known}
-	source.startAndWake(t, 2)
+	q := &counted{woken: map[types.NamespacedName]int{}}
+	must(t, source.Start(t.Context(), q))
 	harness.Eventually(t, "all to be listed", func() error {
 		if !objects.HasSynced() || len(source.informer.GetStore().ListKeys()) < 4 || !source.informer.HasSynced() {
 			return errors.New("not yet")
 		}
 		return nil
 	})
+	q.awaitWoken(t, 2) // only now: nothing that is still to be listed wakes more
 	source.assertLooks(t)
 	known.forget()
 	if alive, _ := source.alive(v1alpha1.MachineStateName("door", "u-idle")); alive {
@@ -73,18 +75,14 @@ func TestStatesOfLivingObjectsAreNotRead(t *testing.T) {
 	}
 }
 
-// startAndWake starts a source and waits until it has woken so many states.
-func (s *stateSource) startAndWake(t *testing.T, want int) {
+// awaitWoken waits until so many objects were woken, and no more.
+func (c *counted) awaitWoken(t *testing.T, want int) {
 	t.Helper()
-	q := &counted{woken: map[types.NamespacedName]int{}}
-	if err := s.Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
 	harness.Eventually(t, "what holds something to be looked at", func() error {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if len(q.woken) != want {
-			return fmt.Errorf("woken: %v", q.woken)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.woken) != want {
+			return fmt.Errorf("woken: %v", c.woken)
 		}
 		return nil
 	})

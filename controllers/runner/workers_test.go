@@ -89,6 +89,8 @@ func TestTurnsAreGivenInOrder(t *testing.T) {
 		{why: "it is in use", name: "gone", calls: true},
 		{why: "it is in use", name: "d", calls: true},
 		{why: "to ask again changes nothing", name: "b", calls: true},
+		{why: "nor for the next", name: "c", calls: true},
+		{why: "however often", name: "b", calls: true},
 		{why: "the turn is kept for b", name: "slow", calls: true, done: true},
 		{why: "the turn is kept for b", name: "c", calls: true},
 		{why: "it was woken", name: "b", calls: true, called: true},

@@ -302,7 +302,11 @@ func TestWritesLandAfterTheProof(t *testing.T) {
 	}
 	errs, writing := make([]error, len(writes)), sync.WaitGroup{}
 	for i, write := range writes {
-		writing.Go(func() { errs[i] = write() })
+		writing.Go(func() {
+			if err := write(); err != nil {
+				errs[i] = fmt.Errorf("write %d was not accepted: %w", i, err)
+			}
+		})
 	}
 	harness.Eventually(t, "the writes to wait for etcd", func() error { return nilIf(held.Waiting() == len(writes)) })
 	w.goOn(t, nowhere)
@@ -312,7 +316,7 @@ func TestWritesLandAfterTheProof(t *testing.T) {
 	p.Kill() // what is watched survives the manager
 	held.Release()
 	writing.Wait()
-	w.do(t, errors.Join(errs...)) // all were accepted
+	w.do(t, errors.Join(errs...))
 	w.manager(t, "--phases-dir", gated(t), "--request-timeout=5s")
 	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace))
 	dm := w.await(t, name, "Complete")
