@@ -297,13 +297,7 @@ func TestOpenShift(t *testing.T) {
 			}
 			told := ""
 			for pod, template := range pods(t, out) {
-				s := template.Spec.SecurityContext
-				if all := s.RunAsUser != nil && s.RunAsGroup != nil && s.FSGroup != nil; all != c.users || (s.RunAsUser != nil) != c.users {
-					t.Errorf("%s: user and groups are named: %v, want %v", pod, all, c.users)
-				}
-				if s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
-					t.Errorf("%s may run as root", pod)
-				}
+				checkUser(t, pod, template.Spec.SecurityContext, c.users)
 				for _, arg := range template.Spec.Containers[0].Args {
 					if strings.HasPrefix(arg, "--openshift") {
 						told = arg
@@ -314,5 +308,19 @@ func TestOpenShift(t *testing.T) {
 				t.Errorf("the manager is told %q, want %q", told, c.manual)
 			}
 		})
+	}
+}
+
+// checkUser fails if a pod may run as root, or names its user and groups where it is not to,
+// or names but some of them where it is to.
+func checkUser(t *testing.T, pod string, s *corev1.PodSecurityContext, want bool) {
+	t.Helper()
+	if s.RunAsNonRoot == nil || !*s.RunAsNonRoot {
+		t.Errorf("%s may run as root", pod)
+	}
+	for what, named := range map[string]bool{"user": s.RunAsUser != nil, "group": s.RunAsGroup != nil, "group of volumes": s.FSGroup != nil} {
+		if named != want {
+			t.Errorf("%s: the %s is named: %v, want %v", pod, what, named, want)
+		}
 	}
 }

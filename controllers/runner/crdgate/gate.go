@@ -55,7 +55,7 @@ type Gate struct {
 	Run func(context.Context) error
 	// Version is the one that Run needs, asked each time; nil is any.
 	Version func() string
-	// Unserved, if it is set, runs in place of Run, and like it, while the CRD does not serve that version.
+	// Unserved runs in place of Run, and like it, while the CRD does not serve that version. It goes with Version.
 	Unserved func(context.Context, Missing) error
 
 	// seen is nil until Start has looked for the CRD.
@@ -67,8 +67,8 @@ type Gate struct {
 // properly; an API server that cannot be reached is waited for. It may be called
 // again after it has returned.
 func (g *Gate) Start(ctx context.Context) error {
-	if (g.CRDName == "") == g.Kind.Empty() || g.Config == nil || g.Run == nil {
-		return errors.New("crdgate: Config, Run, and one of CRDName and Kind are needed: fill in the Gate")
+	if (g.CRDName == "") == g.Kind.Empty() || g.Config == nil || g.Run == nil || (g.Version == nil) != (g.Unserved == nil) {
+		return errors.New("crdgate: Config, Run, one of CRDName and Kind, and Unserved with Version are needed: fill in the Gate")
 	}
 	crds, err := clientset.NewForConfig(g.Config)
 	if err != nil {
@@ -142,11 +142,7 @@ func (g *Gate) runs(ctx context.Context, t target) error {
 		return g.Run(ctx)
 	}
 	log.FromContext(ctx).Error(t.missing, "the controller does not run")
-	if g.Unserved != nil {
-		return g.Unserved(ctx, t.missing)
-	}
-	<-ctx.Done()
-	return nil
+	return g.Unserved(ctx, t.missing)
 }
 
 // wanted is what a controller should be running for.
