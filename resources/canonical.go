@@ -27,17 +27,20 @@ const (
 // Bookkeeping are annotations that say how an object was written, not what it is.
 var Bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, migrationv1.AnnotationBarrier, "kubectl.kubernetes.io/last-applied-configuration"}
 
-// canonical is what two v3 objects that mean the same have in common. It is for comparison only:
+// canonical is what two v3 objects that mean the same have in common, without some fields. It is for comparison only:
 // nothing of it is ever written. The argument stays as it is.
-func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
+func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured, without [][]string) map[string]any {
 	content := contentOf(kind, schema, obj)
+	meta := canonicalMetadata(kind, obj)
+	content["metadata"] = meta // a default may belong into the labels
+	for _, path := range without {
+		unstructured.RemoveNestedField(content, path...)
+	}
 	var structural *structuralschema.Structural
 	if schema != nil {
 		structural = schema.structural
 		fillIn(content, structural)
 	}
-	meta := canonicalMetadata(kind, obj)
-	content["metadata"] = meta // a default may belong into the labels
 	if spec, ok := content["spec"].(map[string]any); ok {
 		for _, name := range kind.entry.Compare.AdmissionDefaults {
 			admissionDefaults[name](content, spec)
@@ -227,9 +230,10 @@ func isZero(value any) bool {
 	return isEmptyScalar(value)
 }
 
-// Digest is equal for two v3 objects that mean the same under the same schema, and only for them.
+// Digest is equal for two v3 objects that mean the same under the same schema, and only for them. What admission has
+// added is no part of it.
 func Digest(kind *Kind, schema *Schema, obj *unstructured.Unstructured) [sha256.Size]byte {
-	return sha256.Sum256(encoded(canonical(kind, schema, obj)))
+	return sha256.Sum256(encoded(canonical(kind, schema, obj, unowned(obj))))
 }
 
 // encoded sorts the keys of maps. It cannot fail: the value came out of JSON.

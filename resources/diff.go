@@ -35,14 +35,15 @@ func (d FieldDiff) String() string {
 }
 
 // Diff compares the converted v1 object with the live v3 object and returns the fields in which they
-// mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or
-// nil. Owner references are compared as they are: map those of want first.
+// mean something different, sorted by path; nothing means equal. What admission has added where want says nothing is no
+// difference. The schema is that of the v3 CRD, or nil. Owner references are compared as they are: map those of want
+// first.
 func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
 	return shownAll(differences(kind, schema, want, have))
 }
 
 func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []difference {
-	return compare(nil, nil, canonical(kind, schema, want), canonical(kind, schema, have))
+	return compare(nil, nil, canonical(kind, schema, want, nil), canonical(kind, schema, have, added(want, have)))
 }
 
 // DiffStatus is Diff of two statuses that take a write of their own.
@@ -58,13 +59,16 @@ type difference struct {
 
 func shownAll(all []difference) (out []FieldDiff) {
 	for _, d := range all {
-		path := ""
-		for _, step := range d.steps {
-			path = join(path, step)
-		}
-		out = append(out, FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)})
+		out = append(out, FieldDiff{Path: shownPath(d.steps), Want: shown(d.want), Have: shown(d.have)})
 	}
 	return out
+}
+
+func shownPath(steps []string) (path string) {
+	for _, step := range steps {
+		path = join(path, step)
+	}
+	return path
 }
 
 // absent stands for a field that is not there; no JSON value equals it.

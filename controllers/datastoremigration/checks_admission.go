@@ -13,29 +13,48 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 )
 
-// admissionKind is a kind of admission objects that come with Calico's v3 CRDs, and
-// what becomes of a cluster without them.
+// admissionKind is a kind of admission objects that come with Calico's v3 CRDs.
 type admissionKind struct {
 	kind, plural string
-	names        []string
-	without      string
-	// missing is how bad it is that one is not there though the API server has the kind.
+	objects      []admissionObject
+}
+
+// admissionObject is one of them, and what becomes of a cluster without it.
+type admissionObject struct {
+	name, without string
+	// missing is how bad it is that it is not there though the API server has the kind.
 	missing check.Level
 }
 
+const (
+	withoutTiers  = "nothing keeps users from deleting Calico's own tiers"
+	withoutTypes  = "policies that are written later get no types and no tier label"
+	withoutBlocks = "pools that are written later get no blockSize, as with Calico up to 3.33, which has no such policy"
+)
+
 // A migration needs none of them: what the mutating ones fill in, the conversion
-// writes itself. What users write to v3 later is another matter.
+// writes itself, or it means the same if it is absent. What users write to v3 later is another matter.
 var admissionKinds = []admissionKind{
-	{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers", check.Warning},
-	{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers", check.Warning},
-	{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", []string{"policytypes.policy.projectcalico.org", "tierlabel.policy.projectcalico.org"}, "policies that are written later get no types and no tier label", check.Failure},
-	{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", []string{"set-policytypes-binding", "set-tier-label-binding"}, "policies that are written later get no types and no tier label", check.Failure},
+	{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", []admissionObject{{"protect-builtin-tiers.projectcalico.org", withoutTiers, check.Warning}}},
+	{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", []admissionObject{{"protect-builtin-tiers.projectcalico.org", withoutTiers, check.Warning}}},
+	{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", []admissionObject{
+		{"policytypes.policy.projectcalico.org", withoutTypes, check.Failure}, {"tierlabel.policy.projectcalico.org", withoutTypes, check.Failure},
+		{"ippool.policy.projectcalico.org", withoutBlocks, check.Info},
+	}},
+	{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", []admissionObject{
+		{"set-policytypes-binding", withoutTypes, check.Failure}, {"set-tier-label-binding", withoutTypes, check.Failure},
+		{"set-ippool-defaults-binding", withoutBlocks, check.Info},
+	}},
 }
 
 func admissionRights() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, k := range admissionKinds {
-		rules = append(rules, rule("get", admissionregistrationv1.GroupName, k.plural, k.names...)...)
+		names := make([]string, len(k.objects))
+		for i, o := range k.objects {
+			names[i] = o.name
+		}
+		rules = append(rules, rule("get", admissionregistrationv1.GroupName, k.plural, names...)...)
 	}
 	return rules
 }
@@ -52,18 +71,18 @@ func (s *preflight) admissionPolicies() check.Check {
 		for _, k := range admissionKinds {
 			versions := served[k.plural]
 			if len(versions) == 0 {
-				findings = append(findings, check.Finding{Level: check.Warning, Message: "the API server does not serve " + k.kind + ": " + k.without,
+				findings = append(findings, check.Finding{Level: check.Warning, Message: "the API server does not serve " + k.kind + ": " + k.objects[0].without,
 					Remedy: "see which Kubernetes serves it (docs/operate/supported-versions.md)"})
 				continue
 			}
 			findings = append(findings, check.Finding{Level: check.Info, Message: k.kind + " is served in " + strings.Join(versionsOf(versions), ", ")})
-			for _, name := range k.names {
-				there, err := s.isThere(ctx, schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: versions[0].Version, Kind: k.kind}, name)
+			for _, o := range k.objects {
+				there, err := s.isThere(ctx, schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: versions[0].Version, Kind: k.kind}, o.name)
 				if err != nil {
 					return nil, err
 				}
 				if !there {
-					findings = append(findings, check.Finding{Level: k.missing, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, name, k.without),
+					findings = append(findings, check.Finding{Level: o.missing, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, o.name, o.without),
 						Remedy: "apply the admission policies of Calico's release (the copies do without them)"})
 				}
 			}

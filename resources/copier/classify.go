@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -66,13 +67,11 @@ func (r rules) altered(conv *resources.Converted, live *unstructured.Unstructure
 }
 
 // isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out. The answer to
-// most creates is what was sent, which is seen without two digests.
+// most creates is what was sent, which is seen without another look.
 func (r rules) isEqual(conv *resources.Converted, live *unstructured.Unstructured) bool {
-	if r.isAsSent(conv.Object, live) {
-		e := r.entryWithStatus(live)
-		return !e.terminating && !r.lacksStatus(e, conv)
-	}
-	return r.equals(r.entryWithContent(live), conv)
+	e := r.entryWithStatus(live)
+	return !e.terminating && !r.lacksStatus(e, conv) && (r.isAsSent(conv.Object, live) ||
+		len(resources.Diff(r.kind, r.schema, withoutCalicoOwners(conv.Object), withoutCalicoOwners(live))) == 0)
 }
 
 // isAsSent: an object holds the very content that was sent. If it does not, it may still mean the same.
@@ -155,8 +154,8 @@ func (r rules) lacksStatus(e *entry, conv *resources.Converted) bool {
 	return e.body.ownStatus != "" && e.body.ownStatus != r.statusDigest(conv.Status)
 }
 
-// desired is the live object with the content that we want. What the server manages, the status, the
-// owners in Calico and the finalizers of Calico's own controllers stay as they are.
+// desired is the live object with the content that we want. What the server manages, what admission has added, the
+// status, the owners in Calico and the finalizers of Calico's own controllers stay as they are.
 func (r rules) desired(want, live *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := func(field string) bool {
 		return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && r.kind.HasStatus(r.schema)
@@ -169,7 +168,7 @@ func (r rules) desired(want, live *unstructured.Unstructured) *unstructured.Unst
 	}
 	for field, value := range want.Object {
 		if !kept(field) {
-			out.Object[field] = value
+			out.Object[field] = runtime.DeepCopyJSONValue(value)
 		}
 	}
 	out.SetLabels(want.GetLabels())
@@ -184,6 +183,7 @@ func (r rules) desired(want, live *unstructured.Unstructured) *unstructured.Unst
 	calico, _ := resources.SplitOwners(live.GetOwnerReferences())
 	_, foreign := resources.SplitOwners(want.GetOwnerReferences())
 	out.SetOwnerReferences(append(foreign, calico...))
+	resources.KeepAdded(out, live)
 	return out
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -28,7 +30,7 @@ func (c *Copier) Plan(ctx context.Context, validate bool) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p := &planner{sides: c.sides, validate: validate, notes: newNotebook(kinds, totals, nil)}
+	p := &planner{sides: c.sides, validate: validate, notes: newNotebook(kinds, totals, nil), filled: map[Filled]int64{}}
 	if !c.askServer {
 		p.unasked.Store(new(string))
 	}
@@ -41,7 +43,7 @@ func (c *Copier) Plan(ctx context.Context, validate bool) (Plan, error) {
 		err = p.notes.judgeTerminating(ctx, c.Source)
 	}
 	found := p.notes.result()
-	plan := Plan{Kinds: found.Kinds, Total: found.Done, Problems: found.Rejected, Skipped: found.Skipped, Filled: p.filled.sorted(compareFilled)}
+	plan := Plan{Kinds: found.Kinds, Total: found.Done, Problems: found.Rejected, Skipped: found.Skipped, Filled: p.allFilled()}
 	if why := p.unasked.Load(); why != nil {
 		plan.Unasked = *why
 	}
@@ -53,9 +55,30 @@ type planner struct {
 	*sides
 	validate bool
 	notes    *notebook
-	filled   gathered[Filled]
 	// unasked is why the server is not asked: it would give no answer about any object. nil: it is.
 	unasked atomic.Pointer[string]
+
+	mu     sync.Mutex
+	filled map[Filled]int64 // how many objects, by the rest
+}
+
+func (p *planner) fill(kind *resources.Kind, by string, all []resources.Filled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range all {
+		p.filled[Filled{Kind: kind.Name(), Field: one.Field, Value: one.Value, By: by}]++
+	}
+}
+
+func (p *planner) allFilled() (all []Filled) {
+	for one, objects := range p.filled {
+		one.Objects = objects
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Filled) int {
+		return slices.Compare([]string{a.Kind, a.Field, a.Value, a.By}, []string{b.Kind, b.Field, b.Value, b.By})
+	})
+	return all
 }
 
 func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
@@ -63,12 +86,6 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 	if err != nil {
 		return err
 	}
-	filled := map[resources.Filled]int64{}
-	defer func() {
-		for what, objects := range filled {
-			p.filled.add(Filled{kind.Name(), what.Field, what.Value, objects})
-		}
-	}()
 	of.live = newIndex(nil) // v3 is not looked at: it is only noted which v1 object becomes what
 	g, ctx := crew(ctx)
 	return finish(g, p.v1.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
@@ -80,9 +97,7 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 			p.notes.leave(kind, v1)
 			return nil
 		}
-		for _, what := range conv.Filled {
-			filled[what]++
-		}
+		p.fill(kind, "", conv.Filled)
 		switch {
 		case p.unasked.Load() != nil:
 			p.notes.tracker.done(kind, planned)
@@ -163,6 +178,7 @@ func (p *planner) ask(ctx context.Context, of *pairs, conv *resources.Converted)
 	case class == apierrors.None:
 		fields := resources.Altered(of.kind, of.schema, want, withoutCalicoOwners(&made.Unstructured))
 		if len(fields) == 0 {
+			p.fill(of.kind, ByAdmission, resources.Added(want, &made.Unstructured))
 			return nil
 		}
 		problem := conflictOf(of.kind, key, finding{CauseAltered, fields}).Problem(types.UID(p.me))

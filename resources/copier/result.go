@@ -126,21 +126,21 @@ type Plan struct {
 	Total    int64
 	Problems []resources.Problem // what must be repaired before a copy can succeed
 	Skipped  []Skipped           // those that are being deleted
-	Filled   []Filled            // what copies say, and v1 does not
+	Filled   []Filled            // what copies will hold, and v1 does not say; sorted
 	Unasked  string              // why the API server was not asked about some, where it was to be
 }
 
-// Filled counts the objects of a kind in which v1 leaves a field to its readers. Their copies say what those made of it.
+// Filled counts the objects of a kind in which v1 leaves a field to others, who fill it in.
 type Filled struct {
 	Kind    string `json:"kind"`
 	Field   string `json:"field"`
 	Value   string `json:"value"` // as JSON
 	Objects int64  `json:"objects"`
+	By      string `json:"by,omitempty"` // ByAdmission, or nobody: the copy says what Calico's programs read in v1
 }
 
-func compareFilled(a, b Filled) int {
-	return slices.Compare([]string{a.Kind, a.Field, a.Value}, []string{b.Kind, b.Field, b.Value})
-}
+// ByAdmission is a policy or a webhook of the cluster, as the API server has answered it.
+const ByAdmission = "admission"
 
 // Result is what a Copy did.
 type Result struct {

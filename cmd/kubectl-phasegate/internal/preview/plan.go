@@ -25,7 +25,7 @@ type Plan struct {
 	Rejected []resources.Problem `json:"rejected"`
 	// Skipped are the objects that no copy would be made of.
 	Skipped []copier.Skipped `json:"skipped"`
-	// Filled are fields that v1 leaves to its readers. The copies say what those made of it.
+	// Filled are fields that v1 leaves to its readers, or to admission. The copies say what those made of it.
 	Filled []copier.Filled `json:"filled"`
 	// OnlyInV3 are objects that v3 has and v1 does not have.
 	OnlyInV3  []resources.Problem `json:"onlyInV3"`
@@ -174,7 +174,11 @@ func (p *Plan) findings(wide bool) string {
 		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, o.Object(), o.Message, o.Remedy)
 	}))
 	for _, f := range p.Filled {
-		fmt.Fprintf(&b, "  %s: %s of %s would be %s in v3: v1 does not say so, but Calico reads it so\n", f.Kind, f.Field, statusview.Count(f.Objects, "object"), f.Value)
+		why := "Calico reads it so"
+		if f.By == copier.ByAdmission {
+			why = "an admission policy or a webhook fills it in"
+		}
+		fmt.Fprintf(&b, "  %s: %s of %s would be %s in v3: v1 does not say so, but %s\n", f.Kind, f.Field, statusview.Count(f.Objects, "object"), f.Value, why)
 	}
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)

@@ -113,7 +113,8 @@ func TestTexts(t *testing.T) {
 		},
 		"plan-fit": func(b *strings.Builder) error {
 			return plan(func(p *preview.Plan) {
-				p.Filled = []copier.Filled{{Kind: "GlobalNetworkPolicy", Field: "spec.types", Value: `["Ingress","Egress"]`, Objects: 3}}
+				p.Filled = []copier.Filled{{Kind: "GlobalNetworkPolicy", Field: "spec.types", Value: `["Ingress","Egress"]`, Objects: 3},
+					{Kind: "IPPool", Field: "spec.blockSize", Value: "26", Objects: 1, By: copier.ByAdmission}}
 			}).Text(b, true)
 		},
 		"plan-unfit": func(b *strings.Builder) error {
