@@ -115,6 +115,7 @@ type MCPServerSpec struct {
 	MaxRequestBodySize int64 `json:"maxRequestBodySize,omitempty"`
 	// ProxyReadTimeout is how long a request may take to come in, such as 1m; 30s if
 	// unset.
+	// +kubebuilder:validation:Format=duration
 	// +optional
 	ProxyReadTimeout string `json:"proxyReadTimeout,omitempty"`
 	// SessionStorage says where sessions would be kept.
