@@ -141,6 +141,33 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// Managers that elect no leader have no name that tells them apart, such as one on a developer's machine beside that of a
+// practice cluster: each leaves the other's, and takes back what it has published itself.
+func TestPublishBesideAnother(t *testing.T) {
+	var writes []string
+	c, store := cluster(t, &writes, nil), storeOf(t, "door", "gate")
+	runs := map[string]string{"one": "door", "other": "gate"}
+	publishers := map[string]*Publisher{}
+	for who := range runs {
+		publishers[who] = &Publisher{Client: c, Store: store, Runs: func(m string) bool { return m == runs[who] }, Log: logr.Discard()}
+	}
+	for range 2 {
+		for _, who := range []string{"one", "other"} {
+			if err := publishers[who].Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runs["other"] = ""
+	if err := publishers["other"].Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	door, gate := v1alpha1.MachineDefinitionName("door", ""), v1alpha1.MachineDefinitionName("gate", "")
+	if diff := cmp.Diff([]string{"create " + door, "create " + gate, "delete " + gate}, writes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func copies(all []client.Object) (fresh []client.Object) {
 	for _, o := range all {
 		o = o.DeepCopyObject().(client.Object)

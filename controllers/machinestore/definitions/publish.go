@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -45,6 +46,8 @@ type Publisher struct {
 
 	// failure is the last one that the log has.
 	failure string
+	// published are the names of the definitions that this process has wanted so far.
+	published map[string]bool
 }
 
 // NeedLeaderElection is true: of the processes of an installation one writes.
@@ -85,7 +88,7 @@ func (p *Publisher) Publish(ctx context.Context) error {
 		return fmt.Errorf("list MachineDefinitions: %w: are the CRD %s and the right to list it there? helm upgrade brings both", err, v1alpha1.MachineDefinitionCRD)
 	}
 	var faults []error
-	for _, c := range changes(p.wanted(), have.Items) {
+	for _, c := range changes(p.wanted(), slices.DeleteFunc(have.Items, p.foreign)) {
 		faults = append(faults, c.write(ctx, p.Client))
 	}
 	return errors.Join(faults...)
@@ -99,7 +102,19 @@ func (p *Publisher) wanted() []v1alpha1.MachineDefinition {
 			all = append(all, definitionOf(p.Store.Of(name).InForce(), p.Manager))
 		}
 	}
+	if p.published == nil {
+		p.published = map[string]bool{}
+	}
+	for _, d := range all {
+		p.published[d.Name] = true
+	}
 	return all
+}
+
+// foreign tells of a definition that is another process's to delete: those that elect no leader have no name that would
+// tell them apart.
+func (p *Publisher) foreign(d v1alpha1.MachineDefinition) bool {
+	return p.Manager == "" && !p.published[d.Name]
 }
 
 func definitionOf(m *fsm.Machine, manager string) v1alpha1.MachineDefinition {
