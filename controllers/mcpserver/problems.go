@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -34,12 +33,6 @@ func problemsByCondition(proxy Flavour, srv *server) map[string]*problem {
 		v1beta1.ConditionRestartRequestValid: restartProblem(srv),
 		v1beta1.ConditionSpecEnforced:        notEnforced(proxy, srv, unsentOf(proxy, srv)),
 	}
-}
-
-// told tells whether a stored condition says the problem already.
-func told(srv *server, condition string, p *problem) bool {
-	stored := meta.FindStatusCondition(srv.Status.Conditions, condition)
-	return stored != nil && stored.Status == metav1.ConditionFalse && stored.Reason == p.Reason && stored.Message == p.Message
 }
 
 // podTemplateProblem is what is wrong with spec.podTemplateSpec, if anything.
