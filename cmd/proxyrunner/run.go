@@ -21,7 +21,7 @@ import (
 )
 
 // timeoutEnv is how long a stdio server may take for an answer, e.g. 90s.
-const timeoutEnv = "TOOLHIVE_PROXY_REQUEST_TIMEOUT"
+const timeoutEnv = v1beta1.EnvRequestTimeout
 
 type options struct {
 	image    string

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -138,16 +137,12 @@ func protection(proxy Flavour, srv *server) []string {
 // protection, or the others.
 func unread(s *v1beta1.MCPServerSpec, protecting bool) (fields []string) {
 	for _, name := range s.Unread {
-		if mayProtect.MatchString(name) == protecting {
+		if v1beta1.MayProtect(name) == protecting {
 			fields = append(fields, name)
 		}
 	}
 	return fields
 }
-
-// mayProtect is what the name of a field says that keeps something or somebody out. A server that runs without what it asks
-// for is open; one that does not run is seen.
-var mayProtect = regexp.MustCompile(`(?i)auth|oidc|token|tls|cert|cabundle|secur|secret|cred|key|polic|permi|access|allow|deny|block|restrict|limit|filter|tools|guard|webhook|audit|isolat|network|origin|sandbox|encrypt`)
 
 // extras are the fields without which nobody is less protected.
 func extras(proxy Flavour, srv *server) []string {
