@@ -97,33 +97,46 @@ func (s *Server) find(id string) *session {
 
 // ServeHTTP serves a client of either kind.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := r.Header.Get(sessionHeader)
-	// A server may take the messages of sse where it opens streams: then a query names the session.
-	if r.URL.Path != mcpPath && r.URL.Path != relay.SSEPath || id == "" && (r.Method != http.MethodPost || r.URL.RawQuery != "") {
+	if !mayBeStreamable(r) {
 		s.Relay.ServeHTTP(w, r)
 		return
 	}
-	if one := s.find(id); one != nil {
-		if r.Header.Get("Authorization") != one.authorization {
-			rpcerror.Write(w, http.StatusNotFound, nil, sessionEnded)
-			return
-		}
+	one := s.find(r.Header.Get(sessionHeader))
+	switch {
+	case one == nil:
+		s.ask(w, r)
+	case r.Header.Get("Authorization") != one.authorization:
+		rpcerror.Write(w, http.StatusNotFound, nil, sessionEnded)
+	default:
 		asMCP(one.bridge, w, r)
 		if one.bridge.Empty() {
 			one.end()
 		}
-		return
 	}
+}
+
+// mayBeStreamable tells the requests of streamable-http from those of sse. A server may take the messages of sse where it
+// opens streams: then a query names the session.
+func mayBeStreamable(r *http.Request) bool {
+	if r.URL.Path != mcpPath && r.URL.Path != relay.SSEPath {
+		return false
+	}
+	return r.Header.Get(sessionHeader) != "" || r.Method == http.MethodPost && r.URL.RawQuery == ""
+}
+
+// ask hands a request of no session of ours to the server, and opens a session where that refuses to initialize one.
+func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 	body, free, ok := s.body(w, r)
 	if !ok {
 		return
 	}
 	defer free()
+	named := r.Header.Get(sessionHeader) != ""
 	switch {
-	case id == "" && !isInitialize(body):
+	case !named && !isInitialize(body):
 		s.Relay.ServeHTTP(w, r)
-	case id != "" && r.URL.Path == relay.SSEPath, s.isRefused(w, r): // no server has such sessions at /sse
-		if id != "" {
+	case named && r.URL.Path == relay.SSEPath, s.isRefused(w, r): // no server has such sessions at /sse
+		if named {
 			rpcerror.Write(w, http.StatusNotFound, rpcerror.ID(body), sessionEnded)
 			return
 		}
@@ -209,7 +222,7 @@ type opening struct {
 	http.ResponseWriter
 	server  *Server
 	session *session
-	ctx     context.Context //nolint:containedctx // of the session, which it is added for
+	ctx     context.Context // of the session
 }
 
 // Unwrap is for http.ResponseController.
