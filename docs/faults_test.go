@@ -1,5 +1,5 @@
 // Package docs keeps FAULTS.md true: each fault has its line, and each test that a line
-// names exists, also on the page about security.
+// names exists, also on the pages about security and unknown input.
 package docs
 
 import (
@@ -65,7 +65,9 @@ func TestTheTestsOfFaultsExist(t *testing.T) {
 	if len(named) < defects {
 		t.Fatalf("only %d tests are named", len(named))
 	}
-	named = append(named, namedTest.FindAllStringSubmatch(read(t, "operate/security.md"), -1)...)
+	for _, other := range []string{"operate/security.md", "reference/unknown-input.md"} {
+		named = append(named, namedTest.FindAllStringSubmatch(read(t, other), -1)...)
+	}
 	for _, m := range named {
 		dir, name, which := m[1], m[2], m[3]
 		source := testsOf(t, dir)

@@ -32,7 +32,7 @@ func compiledIn() []*fsm.Machine {
 	return all
 }
 
-// readMachines reads files and directories (of *.yaml); without any, the machines
+// readMachines reads files and directories (of *.yaml, *.yml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
 // a machine is printed.
 func readMachines(s streams, args []string) ([]*fsm.Machine, error) {
@@ -61,7 +61,7 @@ func machinesOf(s streams, args []string) (all []*fsm.Machine, refused error) {
 	return all, refused
 }
 
-// readFiles reads what arguments name: files, directories (their *.yaml), and - for
+// readFiles reads what arguments name: files, directories (their *.yaml, *.yml), and - for
 // the input; without any, the machines that are compiled in.
 func readFiles(in io.Reader, args []string) ([]lint.File, error) {
 	if len(args) == 0 {
@@ -115,7 +115,8 @@ func readArg(in io.Reader, arg string) ([]lint.File, error) {
 
 func readDir(files fs.FS, dir string) ([]lint.File, error) {
 	names, err := fs.Glob(files, "*.yaml")
-	if err != nil || len(names) == 0 {
+	more, _ := fs.Glob(files, "*.yml") // a pattern without a flaw
+	if names = append(names, more...); err != nil || len(names) == 0 {
 		return nil, fmt.Errorf("there is no file *.yaml in %s: name another directory, or a file", dir)
 	}
 	slices.Sort(names)

@@ -62,7 +62,7 @@ type options struct {
 // addFlags defines every flag of the program and its subcommands.
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig file; default: $KUBECONFIG, in-cluster, or ~/.kube/config")
-	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml), which replace or add to the compiled-in ones by name")
+	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml, *.yml), which replace or add to the compiled-in ones by name")
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
 	f.StringSliceVar(&o.controllers, "controllers", checkup.Controllers, "controllers to run; custom drives kinds that only have a machine file")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")

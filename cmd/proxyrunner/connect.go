@@ -15,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/kube"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/streamable"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/supervise"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 )
@@ -28,14 +29,15 @@ func (o options) connector(l *config.Loaded, access *kube.Access) func(host stri
 	run := l.Run
 	requests, answers := limit.NewBudget(limit.Total).Bound(run.MaxRequestBodySize), limit.NewBudget(limit.Total)
 	state := limit.NewShares(bridge.StateBytes)
+	serving := bridge.Options{EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
+		SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, State: state, Log: o.log}
 	if run.Transport == v1beta1.TransportStdio {
 		return func(string) supervise.Connection {
-			return bridge.New(bridge.Options{
-				Open:    attach.Opener(access.Config, access.Namespace, run.Name),
-				Restart: attach.Restarter(access.Client, access.Namespace, run.Name),
-				Mode:    run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
-				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, State: state, Log: o.log,
-			})
+			server := serving
+			server.Open = attach.Opener(access.Config, access.Namespace, run.Name)
+			server.Restart = attach.Restarter(access.Client, access.Namespace, run.Name)
+			server.Mode = run.ProxyMode
+			return bridge.New(server)
 		}
 	}
 	return func(host string) supervise.Connection {
@@ -46,9 +48,13 @@ func (o options) connector(l *config.Loaded, access *kube.Access) func(host stri
 				return backend.Hosts(ctx, access.Client, access.Namespace, run.Name, run.TargetPort)
 			}
 		}
-		return relay.New(relay.Options{
+		server := relay.New(relay.Options{
 			Target: &url.URL{Scheme: "http", Host: address}, Backends: backends, SSE: run.Transport == v1beta1.TransportSSE,
 			EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders, Requests: requests, Log: o.log,
 		})
+		if run.Transport == v1beta1.TransportSSE {
+			return streamable.New(server, serving)
+		}
+		return server
 	}
 }

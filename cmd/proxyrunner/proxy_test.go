@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -52,6 +53,17 @@ func TestClientsReachTheServer(t *testing.T) {
 			}
 			if diff := cmp.Diff([]mcp.Content{&mcp.TextContent{Text: "3"}}, sum.Content); diff != "" {
 				t.Errorf("1 + 2 (-want +got):\n%s", diff)
+			}
+			// Clients of streamable-http are served in front of either, also where clients of sse open streams.
+			for _, path := range map[string][]string{"sse": {"/mcp", "/sse#echo"}}[transport] {
+				session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: w.address + path, MaxRetries: -1}, nil)
+				if err != nil {
+					t.Errorf("streamable-http at %s: %v", path, err)
+					continue
+				}
+				if err := errors.Join(say(t.Context(), session, "hello"), session.Close()); err != nil {
+					t.Errorf("streamable-http at %s: %v", path, err)
+				}
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // timeoutEnv is how long a stdio server may take for an answer, e.g. 90s.
-const timeoutEnv = "TOOLHIVE_PROXY_REQUEST_TIMEOUT"
+const timeoutEnv = v1beta1.EnvRequestTimeout
 
 type options struct {
 	image    string
@@ -49,7 +49,8 @@ The configuration is the first of these files that exists:
 
 Environment:
   ` + v1beta1.EnvGeneration + `        generation of this pod; overrides the file's
-  ` + timeoutEnv + `  time for an answer of a stdio server (default 60s)
+  ` + timeoutEnv + `  time for an answer of a stdio server, or of an sse server
+                                  to a client of streamable-http (default 60s)
   ` + front.OriginsEnv + `  allowed origins of web pages, comma-separated;
                                   * for all. Pages of the client's own machine
                                   are always allowed

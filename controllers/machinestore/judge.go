@@ -111,7 +111,7 @@ func (j *judgement) load(f file, bind bindings) {
 		return
 	}
 	if other := j.found[name]; other != nil {
-		j.refuse(f.name, name, def.Finding("metadata.name", "PG000", fmt.Sprintf("machine %q is also in %s", name, other.File()), "keep one of them here; a spare copy must not end in .yaml"))
+		j.refuse(f.name, name, def.Finding("metadata.name", "PG000", fmt.Sprintf("machine %q is also in %s", name, other.File()), "keep one of them here; a spare copy must not end in .yaml or .yml"))
 		return
 	}
 	if !j.disputed[name] {

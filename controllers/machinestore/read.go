@@ -16,7 +16,12 @@ type file struct {
 	fault string
 }
 
-// read lists the machine files (*.yaml) of a directory by name; shown is how the
+// isMachineFile goes by the name. A file that somebody has called .yml is to be in force, too: nobody would hear that it is not.
+func isMachineFile(name string) bool {
+	return filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml"
+}
+
+// read lists the machine files (*.yaml, *.yml) of a directory by name; shown is how the
 // directory is called in findings. What cannot be read is in the list with its
 // fault: leaving it out would look like a file that somebody removed. Names that
 // begin with a dot are an editor's, or a mounted ConfigMap's own bookkeeping.
@@ -27,7 +32,7 @@ func read(dir fs.FS, shown string) []file {
 	}
 	var files []file
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) != ".yaml" || strings.HasPrefix(entry.Name(), ".") {
+		if !isMachineFile(entry.Name()) || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
 		f := file{name: filepath.Join(shown, entry.Name())}

@@ -157,6 +157,11 @@ func TestReload(t *testing.T) {
 			later: files{"mine.yaml": door("3s")},
 			want:  state{InForce: map[string]string{"door": "3s mine.yaml"}, Metrics: []string{"reloads_total door accepted 1"}},
 		},
+		"a file that ends in .yml": {
+			why:   "nobody would hear that it is not in force",
+			later: files{"mine.yml": door("3s")},
+			want:  state{InForce: map[string]string{"door": "3s mine.yml"}, Metrics: []string{"reloads_total door accepted 1"}},
+		},
 		"a new machine": {
 			why:   "it needs no restart, either",
 			later: files{"gate.yaml": gate("2s")},
@@ -196,7 +201,7 @@ func TestReload(t *testing.T) {
 			start: files{"mine.yaml": door("2s")},
 			later: files{"mine.yaml": door("3s"), "mine-old.yaml": door("2s")},
 			want: state{InForce: map[string]string{"door": "2s mine.yaml"},
-				Refused: map[string]string{"door": `mine.yaml:3:18: PG000: machine "door" is also in mine-old.yaml: keep one of them here; a spare copy must not end in .yaml`},
+				Refused: map[string]string{"door": `mine.yaml:3:18: PG000: machine "door" is also in mine-old.yaml: keep one of them here; a spare copy must not end in .yaml or .yml`},
 				Metrics: []string{"refused PG000 mine.yaml 1", "reloads_total door refused 1"}},
 		},
 		"vanished, compiled in": {

@@ -2,25 +2,17 @@ package mcpserver
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// checkSpec tells what cannot be used as it is; what stops the server is Terminal.
-// An Event is emitted only as long as no stored condition tells the same.
+// checkSpec finds what stops the server, which is Terminal. What cannot be used as it is and stops nothing is in the
+// conditions that decorate makes.
 //
 // A server that is stopped here comes to no other step. What its references lead to is told all
 // the same, as far as it can be asked.
 func (s *steps) checkSpec(ctx context.Context, sc *scope) (outputs, error) {
-	byCondition := problemsByCondition(s.Proxy, sc.Object)
-	for _, condition := range slices.Sorted(maps.Keys(byCondition)) {
-		if p := byCondition[condition]; p != nil && !told(sc.Object, condition, p) {
-			sc.Warn(p.Reason, "%s", p.Message)
-		}
-	}
 	wrong := unusable(s.Proxy, sc.Object)
 	if wrong != nil {
 		_, _ = s.resolveRefs(ctx, sc)

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -34,12 +32,6 @@ func problemsByCondition(proxy Flavour, srv *server) map[string]*problem {
 		v1beta1.ConditionRestartRequestValid: restartProblem(srv),
 		v1beta1.ConditionSpecEnforced:        notEnforced(proxy, srv, unsentOf(proxy, srv)),
 	}
-}
-
-// told tells whether a stored condition says the problem already.
-func told(srv *server, condition string, p *problem) bool {
-	stored := meta.FindStatusCondition(srv.Status.Conditions, condition)
-	return stored != nil && stored.Status == metav1.ConditionFalse && stored.Reason == p.Reason && stored.Message == p.Message
 }
 
 // podTemplateProblem is what is wrong with spec.podTemplateSpec, if anything.
@@ -145,16 +137,12 @@ func protection(proxy Flavour, srv *server) []string {
 // protection, or the others.
 func unread(s *v1beta1.MCPServerSpec, protecting bool) (fields []string) {
 	for _, name := range s.Unread {
-		if mayProtect.MatchString(name) == protecting {
+		if v1beta1.MayProtect(name) == protecting {
 			fields = append(fields, name)
 		}
 	}
 	return fields
 }
-
-// mayProtect is what the name of a field says that keeps something or somebody out. A server that runs without what it asks
-// for is open; one that does not run is seen.
-var mayProtect = regexp.MustCompile(`(?i)auth|oidc|token|tls|cert|cabundle|secur|secret|cred|key|polic|permi|access|allow|deny|block|restrict|limit|filter|tools|guard|webhook|audit|isolat|network|origin|sandbox|encrypt`)
 
 // extras are the fields without which nobody is less protected.
 func extras(proxy Flavour, srv *server) []string {

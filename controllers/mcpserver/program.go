@@ -68,6 +68,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		Actions:   actions,
 		Contended: true,
 		Decorate:  s.decorate,
+		Warned:    []string{v1beta1.ConditionPodTemplateValid, v1beta1.ConditionRestartRequestValid, v1beta1.ConditionSpecEnforced},
 		Abridge:   (*server).Abridge,
 		Watches:   settings.Proxy.watches(),
 		// ToolHive's operator and proxyrunner write this label on what they make, too.

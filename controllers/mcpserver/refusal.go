@@ -36,9 +36,6 @@ func (s *steps) tryBackend(ctx context.Context, sc *scope, live *appsv1.Deployme
 		return nil
 	}
 	p := newProblem(v1beta1.ReasonInvalidPodTemplateSpec, "%s%v", refusedPrefix, err)
-	if !told(sc.Object, v1beta1.ConditionPodTemplateValid, p) {
-		sc.Warn(p.Reason, "%s", p.Message)
-	}
 	sc.Report(func(srv *server) { setCondition(srv, v1beta1.ConditionPodTemplateValid, whileFalse(p)) })
 	return fsm.Terminal(p.Reason, "%s: change the spec, mostly podTemplateSpec, or the policy", p.Message)
 }

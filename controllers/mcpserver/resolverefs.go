@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 // resolveRefs writes the status only. Where the proxy does without the configurations,
@@ -23,9 +21,6 @@ func (s *steps) resolveRefs(ctx context.Context, sc *scope) (outputs, error) {
 		if err != nil {
 			sc.Report(func(srv *server) { tellUnread(srv, err) })
 			return nil, err
-		}
-		if p := notEnforced(ToolHive, sc.Object, made.unsent()); made.unsent() != nil && !told(sc.Object, v1beta1.ConditionSpecEnforced, p) {
-			sc.Warn(p.Reason, "%s", p.Message)
 		}
 		sc.Report(made.tell)
 		return nil, made.problem()

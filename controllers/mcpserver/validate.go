@@ -25,7 +25,7 @@ func specProblems(proxy Flavour, srv *server) (problems []*problem) {
 	if p := podTemplateProblem(srv); p != nil {
 		problems = append(problems, p)
 	}
-	if text := texts(errors.Join(append(fieldErrors(&srv.Spec), nameError(srv.Name), requestError(proxy, &srv.Spec))...)); text != "" {
+	if text := texts(errors.Join(append(fieldErrors(&srv.Spec), nameError(srv.Name), requestError(proxy, &srv.Spec), proxyEnvError(proxy, &srv.Spec))...)); text != "" {
 		problems = append(problems, newProblem("InvalidSpec", "%s", text))
 	}
 	return problems
@@ -55,6 +55,21 @@ func requestError(proxy Flavour, s *v1beta1.MCPServerSpec) error {
 		return fmt.Errorf("spec.proxyReadTimeout is %q: write a time such as 1m", s.ProxyReadTimeout)
 	}
 	return nil
+}
+
+// proxyEnvError is about variables of the proxy that it does not know: what one is to allow or refuse would be
+// missed by nobody.
+func proxyEnvError(proxy Flavour, s *v1beta1.MCPServerSpec) error {
+	var unknown []string
+	for _, e := range proxyOverrides(s).Env {
+		if proxy != ToolHive && strings.HasPrefix(e.Name, v1beta1.ProxyEnvPrefix) && !slices.Contains(v1beta1.ProxyEnv(), e.Name) {
+			unknown = append(unknown, e.Name)
+		}
+	}
+	if unknown == nil {
+		return nil
+	}
+	return fmt.Errorf("spec.resourceOverrides.proxyDeployment.env has %s, which this proxy does not read: correct the name (%s), or remove it", list(unknown), list(v1beta1.ProxyEnv()))
 }
 
 // texts puts the lines of joined errors into one.

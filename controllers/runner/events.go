@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -27,6 +28,17 @@ const noteLimit = 1024
 // tell emits an Event; a long note is cut.
 func tell(recorder events.EventRecorder, about runtime.Object, kind, reason, action, note string) {
 	recorder.Eventf(about, nil, kind, reason, action, "%s", Cut(note, noteLimit))
+}
+
+// warnOf emits the Events of Program.Warned that a write of the view calls for.
+func (r *Reconciler[T]) warnOf(before, after T) {
+	for _, kind := range r.Program.Warned {
+		is, was := meta.FindStatusCondition(*after.Conditions(), kind), meta.FindStatusCondition(*before.Conditions(), kind)
+		if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason && was.Message == is.Message {
+			continue
+		}
+		tell(r.Recorder, after, corev1.EventTypeWarning, is.Reason, is.Reason, is.Message)
+	}
 }
 
 // Cut shortens s to at most limit bytes and never splits a character.

@@ -298,6 +298,7 @@ func (p *pass[T]) send(ctx context.Context) error {
 	p.stored = written
 	p.adoptMetadata()
 	if !p.once {
+		p.by.warnOf(before, written)
 		p.by.shown(ctx, before, written)
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -85,6 +85,10 @@ type Program[T Object[T]] struct {
 	// machine does not have the object's phase it is not called: that object is named as
 	// another revision has it, and keeps what was derived last.
 	Decorate func(machine *fsm.Machine, obj T)
+	// Warned are types of conditions of which people hear: where a view is written in which one is False that was not,
+	// or was for something else, an Event of its reason says its message. Whichever step or Decorate has set it, the Event
+	// comes with the write, so that none is lost to a view that is written before the step runs.
+	Warned []string
 	// Spread repeats a type of condition where the CRD lets it, as another project does that
 	// has a condition for each of several things; nil: none is repeated.
 	Spread func(obj T)

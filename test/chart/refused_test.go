@@ -20,6 +20,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"unknown value":         {why: "a typing error would be without effect", values: `{metrics: {sekure: true}}`, says: []string{"metrics", "sekure"}},
 		"unknown in controller": {why: "the same, deeper", values: `{controllers: {mcpserver: {replica: 2}}}`, says: []string{"controllers/mcpserver", "replica"}},
+		"unknown in variable":   {why: "the value would be missing", values: `{controllers: {mcpserver: {extraEnv: [{name: A, vaule: b}]}}}`, says: []string{"extraEnv", "vaule"}},
 		"no controller":         {why: "the release would run nothing, and look installed", values: `{controllers: {datastoremigration: {enabled: false}, mcpserver: {enabled: false}}}`, says: []string{"controllers", "all are off", "helm uninstall"}},
 		"cleanup of another":    {why: "only the migration cleans up", values: `{controllers: {mcpserver: {cleanup: {enabled: true}}}}`, says: []string{"controllers/mcpserver", "cleanup"}},
 		"no number":             {why: "quotes in --set-string", values: `{controllers: {mcpserver: {replicas: "2"}}}`, says: []string{"replicas", "want integer"}},

@@ -1,7 +1,6 @@
 // Package runconfig is the file that the operator hands to a proxy: what to run,
 // how to reach it, what to offer to clients. The names are those of the peer's
-// file, of which this is the part that this project uses; a reader passes over
-// the rest. It holds data only.
+// file, of which this is the part that this project uses. It holds data only.
 package runconfig
 
 // SchemaVersion is that of the files that are written.

@@ -1,5 +1,7 @@
 package v1beta1
 
+import "regexp"
+
 // CRDName is the name of the CustomResourceDefinition of MCPServer.
 const CRDName = "mcpservers.toolhive.stacklok.dev"
 
@@ -188,3 +190,21 @@ const (
 
 // MaxMessageLength bounds status.message, in characters.
 const MaxMessageLength = 1024
+
+// Variables of the proxy of this project that people set in spec.resourceOverrides.proxyDeployment.env. ProxyEnvPrefix
+// begins them all, so that another name is a mistake.
+const (
+	ProxyEnvPrefix    = "TOOLHIVE_PROXY_"
+	EnvAllowedOrigins = ProxyEnvPrefix + "ALLOWED_ORIGINS"
+	EnvAllowedHosts   = ProxyEnvPrefix + "ALLOWED_HOSTS"
+	EnvRequestTimeout = ProxyEnvPrefix + "REQUEST_TIMEOUT"
+)
+
+// ProxyEnv are the variables with ProxyEnvPrefix.
+func ProxyEnv() []string { return []string{EnvAllowedHosts, EnvAllowedOrigins, EnvRequestTimeout} }
+
+// MayProtect tells whether the name of a field that is not known says that it keeps something or somebody out. A server
+// that runs without what it asks for is open; one that does not run is seen.
+func MayProtect(field string) bool { return protecting.MatchString(field) }
+
+var protecting = regexp.MustCompile(`(?i)auth|oidc|token|tls|cert|cabundle|secur|secret|cred|key|polic|permi|access|allow|deny|block|restrict|limit|filter|tools|guard|webhook|audit|isolat|network|origin|sandbox|encrypt|middleware`)

@@ -70,6 +70,8 @@ type Options struct {
 	// Restart starts a server again that says nothing any more; nil leaves it alone.
 	// It returns once that was asked for.
 	Restart func(ctx context.Context) error
+	// Up is called each time the server is attached and initialised; nil for nobody. It does not wait.
+	Up func()
 	// Requests and Answers bound what waits for the server, and for clients; nil
 	// stands for limit.Total each.
 	Requests, Answers *limit.Budget
@@ -146,6 +148,13 @@ func (b *Bridge) Health() (ok bool, message string) {
 		return false, fmt.Sprintf("the MCP server has not answered a ping for %s", silence.Round(time.Second))
 	}
 	return true, "attached"
+}
+
+// Empty tells whether no session is left that clients know.
+func (b *Bridge) Empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.sessions) == 0
 }
 
 // Run keeps the server attached until ctx ends, and then ends all sessions. It may

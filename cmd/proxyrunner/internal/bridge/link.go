@@ -74,6 +74,9 @@ func (l *link) up() {
 	if !l.over {
 		l.bridge.link = l
 		l.bridge.o.Log.Info("attached to the MCP server")
+		if l.bridge.o.Up != nil {
+			l.bridge.o.Up()
+		}
 	}
 }
 

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -55,11 +57,15 @@ func Load(paths []string, generation string) (*Loaded, error) {
 		return nil, fmt.Errorf("%s: %w", path, explain(data, err))
 	}
 	fillIn(l.Run)
-	if err := l.check(); err != nil {
+	protecting, others := unknown(data)
+	if err := errors.Join(l.check(), unread(path, protecting)); err != nil {
 		return nil, err
 	}
 	inFile := l.Run.MCPServerGeneration
 	l.Run.MCPServerGeneration, l.Warning = freeze.Override(inFile, generation)
+	if err := unread(path, others); err != nil {
+		l.Warning = strings.TrimPrefix(l.Warning+"; "+err.Error(), "; ")
+	}
 	l.Stale = inFile > l.Run.MCPServerGeneration
 	return l, nil
 }
@@ -77,6 +83,37 @@ func find(paths []string) (data []byte, path string, err error) {
 	}
 	return nil, "", fmt.Errorf("no run configuration: looked for %s: mount the ConfigMap NAME-runconfig of the MCPServer at %s",
 		strings.Join(paths, ", "), strings.TrimSuffix(paths[0], "/"+v1beta1.RunConfigFile))
+}
+
+// unknown are the fields that this proxy does not know: a newer manager has written them, or another project. Without
+// those whose names say that they protect, clients would get what the file keeps from them.
+func unknown(data []byte) (protecting, others []string) {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(data, &fields) // it was read before
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch _, known := reflect.TypeFor[runconfig.RunConfig]().FieldByNameFunc(func(field string) bool { return isField(field, name) }); {
+		case known:
+		case v1beta1.MayProtect(name):
+			protecting = append(protecting, name)
+		default:
+			others = append(others, name)
+		}
+	}
+	return protecting, others
+}
+
+// isField tells whether JSON of a name is of a field, as encoding/json has it.
+func isField(field, name string) bool {
+	f, _ := reflect.TypeFor[runconfig.RunConfig]().FieldByName(field)
+	tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return strings.EqualFold(tag, name)
+}
+
+func unread(path string, fields []string) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: this proxy does not know it: use the image of the manager's release", path, strings.Join(fields, ", "))
 }
 
 // explain says where in data a decoding error is.

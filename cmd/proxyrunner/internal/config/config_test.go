@@ -40,8 +40,8 @@ func TestLoad(t *testing.T) {
 			want: config.Loaded{Run: &runconfig.RunConfig{Name: "fetch", Transport: "sse", ProxyMode: "sse", Port: 8080, TargetPort: 8080, Owner: whose}},
 		},
 		"unknown fields": {
-			why: "the peer's file has many more", file: `{"name":"fetch","transport":"stdio","middleware_configs":[{"type":"x"}],"audit":{"a":1},` + owner + `}`,
-			want: config.Loaded{Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, Owner: whose}},
+			why: "a newer manager has written it", file: `{"name":"fetch","transport":"stdio","NAME":"fetch","color":"red","animal":1,` + owner + `}`,
+			want: config.Loaded{Warning: "PATH: animal, color: this proxy does not know it: use the image of the manager's release", Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, Owner: whose}},
 		},
 		"session TTL": {
 			why: "a duration in Go's words", file: `{"name":"fetch","transport":"stdio","session_ttl":"90m",` + owner + `}`,
@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.want.Path = path
+			test.want.Path, test.want.Warning = path, strings.ReplaceAll(test.want.Warning, "PATH", path)
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.why, diff)
 			}
@@ -94,7 +94,9 @@ func TestBadFileIsNamedWithFieldAndRemedy(t *testing.T) {
 		"a typing slip": {"{\n\"name\": fetch}", []string{"line 2: not JSON: invalid character 'e' in literal false (expecting 'a')"}},
 		"two values":    {"{}{}", []string{"line 1: not JSON: invalid character '{' after top-level value"}},
 		"another type":  {`{"scaling_config":{"backend_replicas":"3"}}`, []string{"scaling_config.backend_replicas: is a JSON string, must fit int32" + remedy}},
-		"a list":        {`[]`, []string{"the whole file: is a JSON array, must fit runconfig.RunConfig" + remedy}},
+		"protection": {`{"name":"fetch","transport":"stdio","middleware_configs":[{"type":"x"}],"audit":{"a":1},"color":"red",` + owner + `}`,
+			[]string{"audit, middleware_configs: this proxy does not know it: use the image of the manager's release"}},
+		"a list": {`[]`, []string{"the whole file: is a JSON array, must fit runconfig.RunConfig" + remedy}},
 		"null": {`null`, []string{
 			`name: is "", must be the name of the MCPServer` + remedy, `transport: is "", must be stdio, sse or streamable-http` + remedy,
 			"owner: must have apiVersion, kind, name and uid: the operator of this project writes them"}},

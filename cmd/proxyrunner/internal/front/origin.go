@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 // A page in somebody's browser reaches what that browser reaches. Its Origin tells whose page it is; a browser leaves that
@@ -14,9 +16,9 @@ import (
 // then stands in Host. So both are checked, for every method.
 const (
 	// OriginsEnv lists the origins of pages that may speak to the MCP server, with commas.
-	OriginsEnv = "TOOLHIVE_PROXY_ALLOWED_ORIGINS"
+	OriginsEnv = v1beta1.EnvAllowedOrigins
 	// HostsEnv lists the names by which clients may reach the proxy, with commas.
-	HostsEnv = "TOOLHIVE_PROXY_ALLOWED_HOSTS"
+	HostsEnv = v1beta1.EnvAllowedHosts
 )
 
 // AllowOrigins lets pages of these origins speak to the MCP server, such as
