@@ -87,9 +87,9 @@ func TestPlanCountsWhatIsFilledIn(t *testing.T) {
 	plan, err := w.copier(interceptor.Funcs{}).Plan(t.Context(), true)
 	w.must(err)
 	want := []Filled{
-		{"GlobalNetworkPolicy", "spec.types", `["Ingress","Egress"]`, 2},
-		{"GlobalNetworkPolicy", "spec.types", `["Ingress"]`, 1},
-		{"IPAMConfiguration", "spec.autoAllocateBlocks", "false", 1},
+		{Kind: "GlobalNetworkPolicy", Field: "spec.types", Value: `["Ingress","Egress"]`, Objects: 2},
+		{Kind: "GlobalNetworkPolicy", Field: "spec.types", Value: `["Ingress"]`, Objects: 1},
+		{Kind: "IPAMConfiguration", Field: "spec.autoAllocateBlocks", Value: "false", Objects: 1},
 	}
 	if diff := cmp.Diff(want, plan.Filled); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
