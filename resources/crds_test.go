@@ -2,10 +2,13 @@ package resources_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/phasegate/phasegate/resources"
@@ -96,4 +99,70 @@ func TestConvertedFixtureIsValidInV3(t *testing.T) {
 			t.Errorf("the fixture has no %s", kind.Name())
 		}
 	}
+}
+
+// What Calico 3.33 limits in v3, and an older v1 did not, is named by the plan: the live CRD is asked, whatever its release.
+func TestLimitsOfPolicies(t *testing.T) {
+	kind, _ := resources.Default().Kind("GlobalNetworkPolicy")
+	crd := definitions(t)[kind.V3CRDName()]
+	schema, err := resources.NewSchema(crd, resources.V3Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(n int, entry func(int) any) (all []any) {
+		for i := range n {
+			all = append(all, entry(i))
+		}
+		return all
+	}
+	rule := func(entity map[string]any) map[string]any {
+		return map[string]any{"order": int64(1), "ingress": []any{map[string]any{"action": "Allow", "protocol": "TCP", "source": entity}}}
+	}
+	cases := map[string]struct {
+		limit int
+		spec  func(n int) map[string]any
+		says  string
+	}{
+		"rules": {1024, func(n int) map[string]any {
+			return map[string]any{"order": int64(1), "ingress": list(n, func(int) any { return map[string]any{"action": "Allow"} })}
+		}, "spec.ingress: Too many: 1025"},
+		"nets": {256, func(n int) map[string]any {
+			return rule(map[string]any{"nets": list(n, func(i int) any { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) })})
+		}, "spec.ingress[0].source.nets: Too many: 257"},
+		"ports": {50, func(n int) map[string]any {
+			return rule(map[string]any{"ports": list(n, func(i int) any { return int64(i + 1) })})
+		}, "spec.ingress[0].source.ports: Too many: 51"},
+		"selector": {1024, func(n int) map[string]any {
+			return map[string]any{"order": int64(1), "selector": "has(" + strings.Repeat("a", n-5) + ")"}
+		}, "spec.selector: Too long: may not be more than 1024"},
+	}
+	for name, c := range cases {
+		for n, want := range map[int]string{c.limit: "", c.limit + 1: c.says} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				v1 := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec(n)}}
+				v1.SetGroupVersionKind(kind.V1GVK())
+				v1.SetName("web")
+				v1.SetUID("0e5e3214-5bda-429e-8d53-2f1b77363286")
+				converted, err := resources.Convert(kind, v1, schema)
+				if err != nil {
+					t.Fatal(err)
+				}
+				problem, err := resources.Validate(t.Context(), kind, converted.Object, schema)
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case problem == nil && want != "" && limits(crd):
+					t.Errorf("nothing is named, want %q", want)
+				case problem != nil && (want == "" || !strings.Contains(problem.Message, want)):
+					t.Errorf("it says %q, want %q", problem.Message, want)
+				}
+			})
+		}
+	}
+}
+
+// limits tells whether a CRD has limits at all: the permissive ones, and those of 3.32, have none.
+func limits(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["ingress"].MaxItems != nil
 }
