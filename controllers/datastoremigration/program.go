@@ -149,7 +149,7 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 			Params:  map[string]fsm.Param{"validate": {Type: fsm.TypeBool, Doc: "false: only counts and converts, because the API server validates what is copied ahead; true is the default"}},
 			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: e.copying.plan,
 			Rights: grants(e.onV1("list"), e.onV1CRDs("get"), e.onV3CRDs("get"))},
-		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes no object of them. While the aggregated API server owns v3, it sees something through the side door only; once DisableAPIService has run, it points the APIService to the CRDs again.",
+		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes neither. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: e.copying.detectConflicts,
 			Rights: grants(onAPIService("get patch"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until all admitted writes of v1 have landed.",
