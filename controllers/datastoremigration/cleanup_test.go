@@ -123,14 +123,14 @@ func TestACRDThatDoesNotGo(t *testing.T) {
 
 // The right to change CRDs is not worth waiting for.
 func TestACRDThatMayNotBeNudged(t *testing.T) {
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", ResourceVersion: "7"}}
 	for err, want := range map[error]bool{
 		apierrs.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, poolCRD, errors.New("no")): true,
 		apierrs.NewNotFound(schema.GroupResource{}, poolCRD):                                                         true,
 		apierrs.NewConflict(schema.GroupResource{}, poolCRD, errors.New("changed")):                                  true,
 		apierrs.NewInternalError(errors.New("down")):                                                                 false,
 	} {
-		cl := interceptor.NewClient(newFake().WithObjects(crd.DeepCopy()).Build(), interceptor.Funcs{
+		cl := interceptor.NewClient(newFake().Build(), interceptor.Funcs{
 			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return err
 			},
