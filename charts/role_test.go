@@ -107,9 +107,9 @@ var taboos = []struct {
 	{"only Calico's APIService is looked at and changed; a create cannot be named", func(n rbac.Need) bool {
 		return n.Resource == "apiservices" && n.Verb != "create" && n.Name != "v3.projectcalico.org"
 	}},
-	{"only a clean-up deletes CRDs, and those of v1 only; only copying ahead patches them, and those of v3 only", func(n rbac.Need) bool {
+	{"only a clean-up deletes CRDs, and patches what it deletes, of v1 only; only copying ahead patches those of v3", func(n rbac.Need) bool {
 		v1 := strings.HasSuffix(n.Name, ".crd.projectcalico.org")
-		cleanUp := n.Verb == "delete" && n.For[0] == "datastoremigration-cleanup" && v1
+		cleanUp := (n.Verb == "delete" || n.Verb == "patch") && n.For[0] == "datastoremigration-cleanup" && v1
 		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
 		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},

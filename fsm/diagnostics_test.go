@@ -193,6 +193,11 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 			bad: one("    showAs: ⟦'not yet'\n" + toDone), good: one("    showAs: Not-yet\n" + toDone),
 			contains: []string{`"not yet" cannot be shown`},
 		},
+		"PG015 shown by an effect": {
+			why: "the same, as soon as the effect is held", code: "PG015",
+			bad: strings.Replace(one(toDone), "release: Give", "release: Give, showAs: ⟦'not yet'", 1), good: strings.Replace(one(toDone), "release: Give", "release: Give, showAs: Not-yet", 1),
+			contains: []string{`"not yet" cannot be shown`},
+		},
 		"PG000 finalizer": {
 			why: "the API server would refuse the object with it, and nothing would move", code: "PG000",
 			bad: strings.Replace(one(toDone), "test.phasegate.dev/f", "⟦test.phasegate.dev/", 1), good: one(toDone),

@@ -86,10 +86,12 @@ func (m *Machine) Watches() []v1alpha1.Watch {
 }
 
 // PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
-// Role follows from the machine.
+// Shown and Role follows from the machine.
 type PhaseInfo struct {
 	// Known is false where the machine does not have the phase; the rest is empty then.
 	Known bool
+	// Shown is its display name. status.phase shows it, unless an effect that is held has one.
+	Shown string
 	// Role is the one that the file gives.
 	Role string
 	// Terminal is success, failure or empty.
@@ -148,7 +150,7 @@ func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
 	for _, q := range p.Order {
 		_, isBefore := before[q.Name]
 		_, isAfter := after[q.Name]
-		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
+		all[q.Name] = PhaseInfo{Known: true, Shown: cmp.Or(q.ShowAs, q.Name), Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
 			Failing: endsInFailure(p, q), NoReturn: isAfter && !isBefore}
 	}
 	return all

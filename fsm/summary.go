@@ -27,9 +27,10 @@ const (
 
 // Summary is what people and tools see of a run.
 type Summary struct {
-	// Phase is the display name.
+	// Phase is the display name: that of an effect that is held, else that of the phase.
 	Phase string
-	// Message is at most 1024 bytes.
+	// Message is at most 1024 bytes. It begins with the display name of the phase where an effect
+	// has another one.
 	Message string
 	// Conditions are Ready, Reconciling and Stalled, without times.
 	Conditions []metav1.Condition
@@ -44,11 +45,25 @@ func (r *Run) Summary() Summary {
 		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, false, r.stall), Unknown: r.st.Phase != ""}
 	}
 	text := r.text(p)
+	shown, message := cmp.Or(p.ShowAs, p.Name), text
+	if by := r.shownByEffect(); by != "" && by != shown {
+		shown, message = by, shown+": "+text
+	}
 	return Summary{
-		Phase:      cmp.Or(p.ShowAs, p.Name),
-		Message:    expr.Clip(text, v1alpha1.TextLimit),
+		Phase:      shown,
+		Message:    expr.Clip(message, v1alpha1.TextLimit),
 		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.midway(p), r.stall),
 	}
+}
+
+// shownByEffect is what the newest effect that is held, of those that have a display name, shows.
+func (r *Run) shownByEffect() string {
+	for _, h := range slices.Backward(r.st.Held) {
+		if e := r.m.prog.Effects[h.Name]; e.ShowAs != "" {
+			return e.ShowAs
+		}
+	}
+	return ""
 }
 
 func (r *Run) text(p *program.Phase) string {

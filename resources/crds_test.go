@@ -2,10 +2,13 @@ package resources_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/phasegate/phasegate/resources"
@@ -96,4 +99,84 @@ func TestConvertedFixtureIsValidInV3(t *testing.T) {
 			t.Errorf("the fixture has no %s", kind.Name())
 		}
 	}
+}
+
+// What Calico 3.33 limits in v3, and an older v1 did not, is named by the plan: the live CRD is asked, whatever its release.
+func TestLimitsOfPolicies(t *testing.T) {
+	kind, _ := resources.Default().Kind("GlobalNetworkPolicy")
+	crd := definitions(t)[kind.V3CRDName()]
+	schema, err := resources.NewSchema(crd, resources.V3Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range limitsOfPolicies {
+		says := c.says
+		if !hasLimits(crd) {
+			says = ""
+		}
+		for n, want := range map[int]string{c.limit: "", c.limit + 1: says} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				got := problemOf(t, kind, schema, c.spec(n))
+				if got == "" != (want == "") || !strings.Contains(got, want) {
+					t.Errorf("it says %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+var limitsOfPolicies = map[string]struct {
+	limit int
+	spec  func(n int) map[string]any
+	says  string
+}{
+	"rules": {1024, func(n int) map[string]any {
+		return map[string]any{"order": int64(1), "ingress": listOf(n, func(int) any { return map[string]any{"action": "Allow"} })}
+	}, "spec.ingress: Too many: 1025"},
+	"nets": {256, func(n int) map[string]any {
+		return ruleFrom(map[string]any{"nets": listOf(n, func(i int) any { return fmt.Sprintf("10.%d.%d.0/24", i/256, i%256) })})
+	}, "spec.ingress[0].source.nets: Too many: 257"},
+	"ports": {50, func(n int) map[string]any {
+		return ruleFrom(map[string]any{"ports": listOf(n, func(i int) any { return int64(i + 1) })})
+	}, "spec.ingress[0].source.ports: Too many: 51"},
+	"selector": {1024, func(n int) map[string]any {
+		return map[string]any{"order": int64(1), "selector": "has(" + strings.Repeat("a", n-5) + ")"}
+	}, "spec.selector: Too long: may not be more than 1024"},
+}
+
+func listOf(n int, entry func(int) any) (all []any) {
+	for i := range n {
+		all = append(all, entry(i))
+	}
+	return all
+}
+
+func ruleFrom(source map[string]any) map[string]any {
+	return map[string]any{"order": int64(1), "ingress": []any{map[string]any{"action": "Allow", "protocol": "TCP", "source": source}}}
+}
+
+// problemOf is what is wrong with the copy of a v1 object; empty if nothing is.
+func problemOf(t *testing.T, kind *resources.Kind, schema *resources.Schema, spec map[string]any) string {
+	t.Helper()
+	v1 := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	v1.SetGroupVersionKind(kind.V1GVK())
+	v1.SetName("web")
+	v1.SetUID("0e5e3214-5bda-429e-8d53-2f1b77363286")
+	converted, err := resources.Convert(kind, v1, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problem, err := resources.Validate(t.Context(), kind, converted.Object, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problem == nil {
+		return ""
+	}
+	return problem.Message
+}
+
+// hasLimits tells whether a CRD has limits at all: the permissive ones, and those of 3.32, have none.
+func hasLimits(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["ingress"].MaxItems != nil
 }

@@ -40,13 +40,14 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 		parked bool // afterwards
 		says   string
 	}{
-		"before v3 is served":  {why: "nothing else in the locked window would park it", action: "AwaitV3Served", dm: held, parked: true, says: "points to a server again; pointing it to the CRDs"},
-		"never parked":         {why: "a machine that has not parked it has no way to release it", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
-		"while objects copied": {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, parked: true, says: "points to a server again"},
-		"while verified":       {why: "v1 would be compared with itself", action: "Verify", dm: locked, parked: true, says: "points to a server again"},
-		"before v3 is opened":  {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, saved: true, parked: true, says: "points to a server again"},
-		"while rolled out":     {why: "components ask v1 through v3", action: "ObserveRollout", dm: func(*migration) {}, says: "APIService v3.projectcalico.org (points to a server again"},
-		"before the clean-up":  {why: "that server would show nothing once v1 is gone", action: CleanUpAction, dm: func(*migration) {}, says: "so nothing of v1 is deleted"},
+		"before v3 is served":    {why: "nothing else in the locked window would park it", action: "AwaitV3Served", dm: held, parked: true, says: "points to a server again; pointing it to the CRDs"},
+		"never parked":           {why: "a machine that has not parked it has no way to release it", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
+		"while objects copied":   {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, parked: true, says: "points to a server again"},
+		"while a conflict waits": {why: "v1 is no conflict with itself, and the wait would end without a decision", action: DetectAction, dm: locked, parked: true, says: "points to a server again"},
+		"while verified":         {why: "v1 would be compared with itself", action: "Verify", dm: locked, parked: true, says: "points to a server again"},
+		"before v3 is opened":    {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, saved: true, parked: true, says: "points to a server again"},
+		"while rolled out":       {why: "components ask v1 through v3", action: "ObserveRollout", dm: func(*migration) {}, says: "APIService v3.projectcalico.org (points to a server again"},
+		"before the clean-up":    {why: "that server would show nothing once v1 is gone", action: CleanUpAction, dm: func(*migration) {}, says: "so nothing of v1 is deleted"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,10 +7,15 @@ import (
 	"strings"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -189,6 +194,9 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged kindCRD) erro
 		case crd.UID != judged.UID:
 			return fsm.Wait("CRD %s was created anew while it was deleted: stop what applies it", judged.Name)
 		case sc.Clock.Now().After(until):
+			if err := s.nudge(ctx, sc, crd); err != nil {
+				return err
+			}
 			return fsm.Wait("CRD %s is being deleted, and does not go: look which of its objects have finalizers (kubectl get %s --all-namespaces -o yaml). To take one off by hand, delete the ValidatingAdmissionPolicyBinding %s first, which refuses all writes of v1",
 				judged.Name, judged.Name, migrationv1.FenceName)
 		}
@@ -196,6 +204,22 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged kindCRD) erro
 			return err
 		}
 	}
+}
+
+// nudge makes kube-apiserver look at a CRD that it deletes. After a failure it waits, in the end for some minutes, and nothing
+// but a change of the CRD besides its condition Terminating wakes it. Without the right it takes its time.
+func (s *cleanUp) nudge(ctx context.Context, sc *scope, crd *apiextensionsv1.CustomResourceDefinition) error {
+	err := patch.MutateAndPatchSpec(ctx, s.client, crd, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Annotations = labels.Merge(crd.Annotations, labels.Set{migrationv1.AnnotationNudgedAt: sc.Clock.Now().UTC().Format(time.RFC3339)})
+	})
+	switch apierrors.Classify(err) {
+	case apierrors.NotFound, apierrors.Conflict, apierrors.Forbidden: // it goes, or was changed, which does the same
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("nudge CRD %s, which is being deleted: %w", crd.Name, err)
+	}
+	return nil
 }
 
 // tellKept names the CRDs of v1 that stay for good, and why.

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,9 +12,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -89,7 +92,8 @@ func TestCleanUpLosesNothing(t *testing.T) {
 }
 
 // A CRD that does not go, because an object of it has a finalizer, is waited for by the
-// machine, whose timeout can raise Stalled then, and not inside of the action.
+// machine, whose timeout can raise Stalled then, and not inside of the action. kube-apiserver, which may have failed and wait
+// for minutes before it tries again, is made to look each time: by a change of the CRD that is another one each time.
 func TestACRDThatDoesNotGo(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
@@ -102,10 +106,40 @@ func TestACRDThatDoesNotGo(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	_, err := runner.Once(t.Context(), cl, dm, action, nil, hasty)
-	var waits *fsm.WaitError
-	if !errors.As(err, &waits) || !strings.Contains(waits.Message, poolCRD) || !strings.Contains(waits.Message, "finalizers") {
-		t.Errorf("it says %v, want that it waits, for what, and what to do", err)
+	nudged := map[string]bool{}
+	for range 2 {
+		_, err := runner.Once(t.Context(), cl, dm, action, nil, hasty)
+		var waits *fsm.WaitError
+		if !errors.As(err, &waits) || !strings.Contains(waits.Message, poolCRD) || !strings.Contains(waits.Message, "finalizers") {
+			t.Errorf("it says %v, want that it waits, for what, and what to do", err)
+		}
+		must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
+		nudged[crd.Annotations[migrationv1.AnnotationNudgedAt]] = true
+	}
+	if len(nudged) != 2 || nudged[""] {
+		t.Errorf("the CRD was nudged at %v, want two times", nudged)
+	}
+}
+
+// The right to change CRDs is not worth waiting for.
+func TestACRDThatMayNotBeNudged(t *testing.T) {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", ResourceVersion: "7"}}
+	for err, want := range map[error]bool{
+		apierrs.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, poolCRD, errors.New("no")): true,
+		apierrs.NewNotFound(schema.GroupResource{}, poolCRD):                                                         true,
+		apierrs.NewConflict(schema.GroupResource{}, poolCRD, errors.New("changed")):                                  true,
+		apierrs.NewInternalError(errors.New("down")):                                                                 false,
+	} {
+		cl := interceptor.NewClient(newFake().Build(), interceptor.Funcs{
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return err
+			},
+		})
+		s := &cleanUp{copiers: copiers{cluster: cluster{client: cl}}}
+		got := s.nudge(t.Context(), &scope{Clock: clock.RealClock{}}, crd.DeepCopy())
+		if (got == nil) != want {
+			t.Errorf("the API server says %v, it says %v", err, got)
+		}
 	}
 }
 

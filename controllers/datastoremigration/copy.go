@@ -160,8 +160,11 @@ func objectName(kind, namespace, name string) string {
 }
 
 // detectConflicts compares both sides where both can be seen: v3 shows v1 itself while the
-// aggregated API server serves it.
+// aggregated API server serves it. Under the lock that server is not to: there would be no conflict any more.
 func (s *copying) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.lock.parking.staysParked(ctx, sc); err != nil {
+		return nil, err
+	}
 	var compared copier.Comparison
 	blocked, err := s.door.overV3(ctx, sc, func(version string) (err error) {
 		compared, err = s.copierOver(sc.Object, version).Compare(ctx)

@@ -33,7 +33,7 @@ func calicoPhase(phase fsm.PhaseInfo, dm *migration) string {
 	case phase.Failing:
 		return migrationv1.PhaseFailed
 	}
-	return dm.Status.Phase
+	return cmp.Or(phase.Shown, dm.Status.Phase)
 }
 
 func migrationDesc(name, help string, more ...string) *prometheus.Desc {

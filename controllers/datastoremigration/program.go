@@ -149,9 +149,9 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 			Params:  map[string]fsm.Param{"validate": {Type: fsm.TypeBool, Doc: "false: only counts and converts, because the API server validates what is copied ahead; true is the default"}},
 			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: e.copying.plan,
 			Rights: grants(e.onV1("list"), e.onV1CRDs("get"), e.onV3CRDs("get"))},
-		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
+		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes neither. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: e.copying.detectConflicts,
-			Rights: grants(onAPIService("get"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
+			Rights: grants(onAPIService("get patch"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until all admitted writes of v1 have landed.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long v1 must not have been written, after the longest timeout of a validating webhook that is asked about writes of v1"},
@@ -242,7 +242,7 @@ func (e *effects) moving() map[string]runner.Action[*migration] {
 		"BringLateWrites": {ActionSpec: fsm.ActionSpec{Doc: "Brings to v3 what was written in v1 after both sides were compared, until no request can be under way any more that was let in before the lock.",
 			Outputs: map[string]fsm.Type{"watching": fsm.TypeBool, "conflicts": fsm.TypeInt}}, Do: e.lateWrites.bring, Rights: e.lateWrites.rights()},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
-			Do: e.cleanUp.deleteV1CRDs, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), e.onV1CRDs("get delete"), e.onV3CRDs("get"), e.onV1("list"), e.backups.backUpRights())},
+			Do: e.cleanUp.deleteV1CRDs, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), e.onV1CRDs("get patch delete"), e.onV3CRDs("get"), e.onV1("list"), e.backups.backUpRights())},
 	}
 }
 

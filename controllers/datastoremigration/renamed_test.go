@@ -69,6 +69,13 @@ func TestPhaseInfoByAnyName(t *testing.T) {
 		"RollingBack": {Known: true, Failing: true}, "Failed": {Known: true, Failing: true, Terminal: "failure"}, "Rejected": {Known: true, Failing: true, Terminal: "failure"},
 		"Aborting": {Known: true, Deletion: true}, "Deleted": {Known: true, Deletion: true},
 	}
+	for phase, info := range want {
+		info.Shown = phase
+		if phase == "Rejected" {
+			info.Shown = "Failed"
+		}
+		want[phase] = info
+	}
 	if diff := cmp.Diff(want, got["shipped"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -28,6 +28,8 @@ type Effect struct {
 	Name    string `json:"name"`
 	Acquire string `json:"acquire"`
 	Release string `json:"release"`
+	// ShownAs is what status.phase shows while it is held.
+	ShownAs string `json:"shownAs,omitempty"`
 	// KeptFrom are the phases from which on it stays in place for good.
 	KeptFrom []string `json:"keptFrom,omitempty"`
 }
@@ -58,7 +60,7 @@ func (t *Describer) Machine() *Machine {
 
 func (t *Describer) effectList() (all []Effect) {
 	for _, e := range t.m.Definition().Spec.Effects {
-		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: e.Release}
+		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: e.Release, ShownAs: e.ShowAs}
 		for _, p := range t.prog.Order {
 			if slices.Contains(p.Keeps, e.Name) {
 				told.KeptFrom = append(told.KeptFrom, p.Name)
@@ -96,6 +98,9 @@ func (s *Machine) effects() section {
 	c := section{title: "What it acquires and releases"}
 	for _, e := range s.Effects {
 		c.add(0, "%s: acquired by %s, released by %s", e.Name, e.Acquire, e.Release)
+		if e.ShownAs != "" {
+			c.add(1, "while it is held, status.phase is %s", e.ShownAs)
+		}
 		if len(e.KeptFrom) > 0 {
 			c.add(1, "stays in place for good from %s on", strings.Join(e.KeptFrom, ", "))
 		}

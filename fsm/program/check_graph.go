@@ -145,11 +145,14 @@ func (c *compiler) checkName(p *Phase) {
 	if reserved {
 		c.find(p.Path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
 	}
-	for field, name := range map[string]string{"name": p.Name, "showAs": p.ShowAs} {
-		if name != "" && !shownName.MatchString(name) {
-			c.find(p.Path+"."+field, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
-				"begin with a letter, use letters, digits, - and _, at most 63")
-		}
+	c.checkShown(p.Path+".name", p.Name)
+	c.checkShown(p.Path+".showAs", p.ShowAs)
+}
+
+func (c *compiler) checkShown(path, name string) {
+	if name != "" && !shownName.MatchString(name) {
+		c.find(path, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
+			"begin with a letter, use letters, digits, - and _, at most 63")
 	}
 }
 

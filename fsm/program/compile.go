@@ -90,6 +90,7 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 		path := fmt.Sprintf("spec.effects[%d]", i)
 		c.unique(path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
+		c.checkShown(path+".showAs", e.ShowAs)
 		c.prog.Effects[e.Name] = Effect{e, c.action(e.Acquire), c.action(e.Release)}
 		for _, action := range []string{e.Acquire, e.Release} {
 			// One name is written to the ledger per step; a second effect of the

@@ -32,6 +32,7 @@ var details = map[string]detail{
 	"Defaults.poll":        pattern(duration),
 	"Named.name":           pattern(identifier),
 	"Effect.name":          pattern(identifier),
+	"Effect.showAs":        pattern(phaseName),
 	"Request.name":         pattern(identifier),
 
 	"Phase":          onDeleteOrDeletion,

@@ -22,7 +22,7 @@ func (s *story) follow(ctx context.Context, phase string, limit time.Duration) (
 			return err
 		}
 		s.showTransitions(dm)
-		switch status := &dm.Status; status.Phase {
+		switch status := &dm.Status; dm.CurrentPhase() {
 		case phase:
 			return nil
 		case "Failed", "RollingBack":

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
 	"github.com/phasegate/phasegate/test/support/fixture"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
@@ -95,6 +98,7 @@ func TestConflictUnderTheLock(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			w.obstruct(t)
 			before, counted := w.content(t), manager.scrape(t)
+			end := w.besideOperator(t)
 			w.start(t, setup.MigrationName, "verified")
 			dm := w.await(t, setup.MigrationName, waiting)
 			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: ")
@@ -111,6 +115,7 @@ func TestConflictUnderTheLock(t *testing.T) {
 			assertCounted(t, counted, manager.scrape(t), dm)
 			assertSameContent(t, before, w.content(t))
 			w.remove(t, setup.MigrationName)
+			end()
 			left := w.stored(t)
 			if diff := cmp.Diff(tc.left, left, cmp.Transformer("sorted", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 				t.Errorf("what is left in v3, %s (-want +got):\n%s", tc.why, diff)
@@ -121,6 +126,21 @@ func TestConflictUnderTheLock(t *testing.T) {
 			w.assertUntouched(t)
 		})
 	}
+}
+
+// besideOperator runs a stand-in for the Tigera operator until the answer is called, or the test ends.
+func (w *world) besideOperator(t *testing.T) (end func()) {
+	t.Helper()
+	operator := &fixture.Operator{Client: w.Client, Namespace: setup.CalicoNamespace, Name: fakeapiserver.APIServiceName, APIService: w.liveAPIService(t)}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- operator.Follow(ctx) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		w.do(t, <-ended)
+	})
+	t.Cleanup(end)
+	return end
 }
 
 // Deleting the migration while a person is waited for leaves the other one's object alone.

@@ -44,8 +44,8 @@ func TestKilledWhileWaiting(t *testing.T) {
 			p := w.manager(t, args...)
 			w.start(t, setup.MigrationName, "verified")
 			dm := w.awaitMessage(t, setup.MigrationName, tc.says)
-			if dm.Status.Phase != name {
-				t.Errorf("phase %s: %s", dm.Status.Phase, tc.why)
+			if dm.Status.Machine.Phase != name {
+				t.Errorf("phase %s: %s", dm.Status.Machine.Phase, tc.why)
 			}
 			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
 			p.Kill()

@@ -30,7 +30,7 @@ func (w *world) migrate(t *testing.T) *migrationv1.DatastoreMigration {
 	w.kubectl(t, "apply", "-f", "testdata/migration.yaml")
 	w.goOnAlone(t)
 	return w.awaitMigration(t, "before the obstacle, saying so", func(dm *migrationv1.DatastoreMigration) bool {
-		return dm.Status.Phase == inConflict && strings.Contains(dm.Status.Message, obstacle)
+		return dm.Status.Machine.Phase == inConflict && strings.Contains(dm.Status.Message, obstacle)
 	})
 }
 
@@ -67,7 +67,7 @@ func (w *world) awaitMessage(t *testing.T, parts ...string) {
 
 func (w *world) awaitPhase(t *testing.T, phase string) *migrationv1.DatastoreMigration {
 	t.Helper()
-	return w.awaitMigration(t, "in phase "+phase, func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Phase == phase })
+	return w.awaitMigration(t, "in phase "+phase, func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Machine.Phase == phase })
 }
 
 // drivenAnew says that another revision of the machine drives a migration than before.

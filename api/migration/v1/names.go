@@ -49,6 +49,9 @@ const (
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"
+	// AnnotationNudgedAt on a v1 CRD that is being deleted, and does not go, is the time when
+	// kube-apiserver was last made to look at it again.
+	AnnotationNudgedAt = "migration.projectcalico.org/nudged-at"
 	// AnnotationWaive on the migration lists checks that must not keep it from starting, each as
 	// Waiver writes it, separated by commas.
 	AnnotationWaive = "migration.projectcalico.org/waive"

@@ -115,6 +115,10 @@ type Effect struct {
 	// Role says what it is to the program, which knows no names of this file. `actions` lists
 	// the roles that a program has.
 	Role string `json:"role,omitempty"`
+	// ShowAs is what status.phase shows while the effect is held, whatever the phase is: for
+	// other programs that act by it. Of several effects the one that was taken last decides.
+	// The message begins with the name of the phase then.
+	ShowAs string `json:"showAs,omitempty"`
 }
 
 // Request is a one-shot command: it is pending while its token is not empty

@@ -186,7 +186,11 @@ func read(ctx context.Context, c client.Client, m *fsm.Machine, name string) (*m
 	if err != nil {
 		return nil, err
 	}
-	return o.Migration()
+	dm, err := o.Migration()
+	if err == nil {
+		dm.Status.Message = o.MessageIn(m)
+	}
+	return dm, err
 }
 
 func object(dm *migrationv1.DatastoreMigration) *unstructured.Unstructured {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,6 +70,11 @@ func (o *Object) MachineStatus() *v1alpha1.MachineStatus { return &o.Machine }
 // which its status shows.
 func (o *Object) PhaseIn(m *fsm.Machine) string {
 	return cmp.Or(o.Machine.Phase, m.PhaseShown(o.ShownPhase))
+}
+
+// MessageIn is Message without the phase of the machine, with which it begins where status.phase shows another.
+func (o *Object) MessageIn(m *fsm.Machine) string {
+	return strings.TrimPrefix(o.Message, cmp.Or(m.PhaseInfo(o.PhaseIn(m)).Shown, o.PhaseIn(m))+": ")
 }
 
 // Migration reads an object that is one, with its state laid over the status. Fields that this

@@ -24,7 +24,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 	o := Overview{
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
-		EnteredAt: instant(st.EnteredAt), Deadline: instant(st.Deadline), Message: of.Message,
+		EnteredAt: instant(st.EnteredAt), Deadline: instant(st.Deadline), Message: of.MessageIn(m),
 		WhyNot: st.Blocked, Held: HeldBy(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
@@ -40,7 +40,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 		}
 		addMigration(&o, dm, now)
 		if step := dm.Status.Machine.Step; len(o.WhyNot) == 0 && dm.Status.Machine.OnDelete == nil && slices.Contains(waiting, advice.actionOf(&phase, step)) {
-			o.WhyNot = []Closed{{Step: step, Guard: "the step is not done", Value: dm.Status.Message}}
+			o.WhyNot = []Closed{{Step: step, Guard: "the step is not done", Value: o.Message}}
 		}
 		advice.migration = true
 	}
