@@ -174,11 +174,7 @@ func (p *Plan) findings(wide bool) string {
 		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, o.Object(), o.Message, o.Remedy)
 	}))
 	for _, f := range p.Filled {
-		why := "Calico reads it so"
-		if f.By == copier.ByAdmission {
-			why = "an admission policy or a webhook fills it in"
-		}
-		fmt.Fprintf(&b, "  %s: %s of %s would be %s in v3: v1 does not say so, but %s\n", f.Kind, f.Field, statusview.Count(f.Objects, "object"), f.Value, why)
+		b.WriteString(filledLine(f))
 	}
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
@@ -207,6 +203,14 @@ func (p *Plan) findings(wide bool) string {
 		fmt.Fprintf(&b, "‼ you may not look for such objects in %s\n", some(p.DependentsUnseen))
 	}
 	return b.String()
+}
+
+func filledLine(f copier.Filled) string {
+	why := "Calico reads it so"
+	if f.By == copier.ByAdmission {
+		why = "an admission policy or a webhook fills it in"
+	}
+	return fmt.Sprintf("  %s: %s of %s would be %s in v3: v1 does not say so, but %s\n", f.Kind, f.Field, statusview.Count(f.Objects, "object"), f.Value, why)
 }
 
 const someOf = 5
