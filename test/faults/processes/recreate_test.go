@@ -66,7 +66,9 @@ func TestFinalizerRemoved(t *testing.T) {
 		began := time.Now()
 		giveBack, resolve := instructions(t)
 		w.shell(t, giveBack)
-		asking := func(dm *migration) bool { return dm != nil && dm.Status.Machine.Phase == "WaitingForConflictResolution" }
+		asking := func(dm *migration) bool {
+			return dm != nil && dm.Status.Machine.Phase == "WaitingForConflictResolution"
+		}
 		dm := w.until(t, "the gate, or a conflict", func(dm *migration) bool { return asking(dm) || atGate(beforeConverged)(dm) })
 		if asking(dm) { // the first had died before its copies got their owners
 			if dm.Status.Machine.IsHeld("v1Lock") {
