@@ -37,6 +37,7 @@ func TestAdmissionPolicies(t *testing.T) {
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: named("set-policytypes-binding")},
 		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: named("set-tier-label-binding")},
 	}
+	const pools = "info: MutatingAdmissionPolicy ippool.policy.projectcalico.org is not there: pools that are written later get no blockSize, as with Calico up to 3.33, which has no such policy"
 	cases := map[string]struct {
 		why    string
 		served []*metav1.APIResourceList
@@ -46,12 +47,20 @@ func TestAdmissionPolicies(t *testing.T) {
 		"1.36, Calico's policies": {
 			why: "all is well", there: calicos,
 			served: []*metav1.APIResourceList{resourceList("v1", validating, validatingBindings, mutating, mutatingBindings)},
+			want:   []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1", pools},
+		},
+		"policies of a newer Calico": {
+			why: "it has one more", there: append([]client.Object{
+				&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: named("ippool.policy.projectcalico.org")},
+				&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: named("set-ippool-defaults-binding")},
+			}, calicos...),
+			served: []*metav1.APIResourceList{resourceList("v1", validating, validatingBindings, mutating, mutatingBindings)},
 			want:   []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1"},
 		},
 		"two versions": {
 			why: "the first is the best one, and the one that is read", there: calicos,
 			served: []*metav1.APIResourceList{resourceList("v1", validating, validatingBindings, mutating, mutatingBindings), resourceList("v1beta1", mutating, mutatingBindings)},
-			want:   []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1, v1beta1"},
+			want:   []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1, v1beta1", pools},
 		},
 		"1.30": {
 			why: "a migration does without", there: calicos[:2],
@@ -63,7 +72,7 @@ func TestAdmissionPolicies(t *testing.T) {
 			why: "it is served, but nobody has applied Calico's", there: calicos[:3],
 			served: []*metav1.APIResourceList{resourceList("v1", validating, validatingBindings, mutating, mutatingBindings)},
 			want: []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1",
-				"failure: MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there: policies that are written later get no types and no tier label"},
+				"failure: MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there: policies that are written later get no types and no tier label", pools},
 		},
 	}
 	for name, c := range cases {

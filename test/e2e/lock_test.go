@@ -76,7 +76,7 @@ func TestLockBroken(t *testing.T) {
 }
 
 // shortLock makes the time short in which v1 may be closed.
-var shortLock = inStep("Migrating", "LockV1", func(s *v1alpha1.Step) { s.With = map[string]any{"deadline": "12s"} })
+var shortLock = inStep("Migrating", "LockV1", func(s *v1alpha1.Step) { s.With = map[string]any{"deadline": "25s"} })
 
 // The time that v1 may be closed is counted once: conflicts that wait for a person use it up, too. The Tigera operator does not
 // take v3 from the rollback, which reaches the copies through it.
@@ -91,7 +91,7 @@ func TestLockDeadline(t *testing.T) {
 	if failed := meta.FindStatusCondition(dm.Status.Conditions, migrationv1.ConditionFailed); failed == nil || !strings.HasPrefix(failed.Message, "LockDeadline: ") {
 		t.Errorf("it says %+v", failed)
 	}
-	if took := dm.Status.Machine.EnteredAt.Time.Sub(first.Status.DatastoreLockedAt.Time); took < 12*time.Second {
+	if took := dm.Status.Machine.EnteredAt.Time.Sub(first.Status.DatastoreLockedAt.Time); took < 25*time.Second {
 		t.Errorf("it gave up after %s", took)
 	}
 	if dm.Status.Lock != nil || dm.Status.DatastoreLockedAt != nil {
