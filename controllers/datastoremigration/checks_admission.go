@@ -82,11 +82,8 @@ func (s *preflight) admissionPolicies() check.Check {
 					return nil, err
 				}
 				if !there {
-					finding := check.Finding{Level: o.missing, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, o.name, o.without)}
-					if o.missing != check.Info {
-						finding.Remedy = "apply the admission policies of Calico's release (the copies do without them)"
-					}
-					findings = append(findings, finding)
+					findings = append(findings, check.Finding{Level: o.missing, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, o.name, o.without),
+						Remedy: "apply the admission policies of Calico's release (the copies do without them)"})
 				}
 			}
 		}
