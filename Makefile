@@ -45,10 +45,10 @@ ALONE = $$($(GO) list ./... | grep -v /phasegate/test/ | grep -vxFf <(printf '%s
 CLUSTERED = ./test/e2e ./test/mcpserver ./test/install $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|install|mcpserver)$$')
 # Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
 LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
-LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames Calico332 CleanUpAndRestore CommandLine ConflictSeenAhead \
+LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames Calico332 CleanUpAndRestore CommandLine ConflictSeenAhead ConflictUnderTheLock \
 	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
 	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
-	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken ManifestPath \
+	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken LockDeadline ManifestPath \
 	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
 	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers \
 	WebhookDelaysWrites WritesLandAfterTheProof
