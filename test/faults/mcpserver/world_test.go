@@ -88,6 +88,8 @@ type world struct {
 	store     *machinestore.Store
 	// changed has a token when a workload or a Service has changed.
 	changed chan struct{}
+	// clock is that of all processes.
+	clock clock.WithTickerAndDelayedExecution
 }
 
 func newWorld(t *testing.T) *world {
@@ -98,7 +100,7 @@ func newWorld(t *testing.T) *world {
 // worldIn is newWorld in a cluster of the test's own.
 func worldIn(t *testing.T, cluster *harness.Cluster) *world {
 	t.Helper()
-	w := &world{Cluster: cluster, t: t, changed: make(chan struct{}, 1)}
+	w := &world{Cluster: cluster, t: t, changed: make(chan struct{}, 1), clock: clock.RealClock{}}
 	namespace := &corev1.Namespace{}
 	namespace.GenerateName = "faults-"
 	if err := w.Client.Create(t.Context(), namespace); err != nil {
@@ -150,7 +152,7 @@ func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*server] {
 	return &runner.Reconciler[*server]{
 		Shape: w.shape, Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
 		Program: mcpserver.Program(c, mcpserver.Settings{ProxyImage: "proxy:test"}),
-		Clock:   clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
+		Clock:   w.clock, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 	}
 }
 

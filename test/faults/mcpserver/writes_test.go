@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/faults"
 )
@@ -27,9 +29,10 @@ type life struct {
 
 // A start, a restart and a look at a server at rest take no more writes than they have to. A state is written where a
 // phase is entered, and once when the templates are stamped: on a busy machine a server may be ready, not ready, and
-// ready again.
+// ready again. For the manager, no time passes: the end of a step that takes long is written as well.
 func TestWritesOfALife(t *testing.T) {
 	w := newWorld(t)
+	w.clock = clocktesting.NewFakeClock(time.Now())
 	all := map[string][]life{}
 	for i := range countedServers {
 		name := fmt.Sprintf("srv-%d", i)
