@@ -249,8 +249,8 @@ var refusals = map[string]struct {
 	}, settles: 3 * time.Second},
 }
 
-// An object that the API server refuses is named within 10 seconds, while nothing is
-// locked, and the migration goes on when it is refused no longer.
+// An object that the API server refuses is named while nothing is locked, and the migration goes on when it is refused
+// no longer.
 func TestRefused(t *testing.T) {
 	w := shared.Lend(t)
 	for name, tc := range refusals {
@@ -265,11 +265,9 @@ func TestRefused(t *testing.T) {
 			j := w.begin(t)
 			begun := time.Now()
 			j.survive(healthy, func(dm *migration) bool { return dm != nil && strings.Contains(dm.Status.Message, tc.names) })
-			named := time.Since(begun)
-			status := w.read().Status
-			if status.Machine.Phase != "Pending" || status.DatastoreLockedAt != nil || everything && named > 10*time.Second {
-				t.Errorf("after %s it is in phase %s, locked at %v, and says %q: it does not name %s within 10 s and before the lock",
-					named, status.Machine.Phase, status.DatastoreLockedAt, status.Message, tc.names)
+			if status := w.read().Status; status.Machine.Phase != "Pending" || status.DatastoreLockedAt != nil {
+				t.Errorf("it is in phase %s, locked at %v, and says %q: it does not name %s before the lock",
+					status.Machine.Phase, status.DatastoreLockedAt, status.Message, tc.names)
 			}
 			forAll(t, by, func(obj client.Object) error { return w.Client.Delete(t.Context(), obj) })
 			j.survive(healthy, atGate)

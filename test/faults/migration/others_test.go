@@ -202,9 +202,6 @@ func TestFinalizerRemoved(t *testing.T) {
 			return false, 0
 		}
 		recovery := w.giveBack(t)
-		if recovery > 10*time.Second {
-			t.Errorf("it took %s to release everything, want 10s at most", recovery)
-		}
 		j.check(invariants.GivenBack)
 		return true, recovery
 	})

@@ -113,11 +113,13 @@ func newPlane(t *testing.T) *world {
 }
 
 // startOperator runs ToolHive's operator.
-func (w *world) startOperator() *harness.Process {
+func (w *world) startOperator() *harness.Process { w.Helper(); return w.startOperatorAs(w.Kubeconfig) }
+
+func (w *world) startOperatorAs(kubeconfig string) *harness.Process {
 	w.Helper()
 	return harness.ProcessForTest(w, harness.Program{Name: "operator", Path: os.Getenv(envOperator), LogDir: w.LogDir,
 		Args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"},
-		Env: []string{"KUBECONFIG=" + w.Kubeconfig, "TOOLHIVE_RUNNER_IMAGE=" + theirImage, "TOOLHIVE_PROXY_HOST=0.0.0.0",
+		Env: []string{"KUBECONFIG=" + kubeconfig, "TOOLHIVE_RUNNER_IMAGE=" + theirImage, "TOOLHIVE_PROXY_HOST=0.0.0.0",
 			"TOOLHIVE_SKIP_UPDATE_CHECK=true", "TOOLHIVE_USAGE_METRICS_ENABLED=false", "POD_NAMESPACE=" + metav1.NamespaceDefault}})
 }
 
@@ -210,7 +212,7 @@ func (w *world) playProxies(ctx context.Context) {
 		list := &appsv1.DeploymentList{}
 		if err := w.Client.List(ctx, list, client.InNamespace(w.ns)); err == nil {
 			for _, d := range list.Items {
-				if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+				if ptr.Deref(d.Spec.Replicas, 1) == 0 || d.Labels[v1beta1.LabelName] == "" {
 					continue
 				}
 				_ = w.Client.Create(ctx, backend(&d)) // it is there already, or the next round makes it
