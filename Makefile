@@ -117,7 +117,7 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 ##@ Check
 
 # API servers that collect garbage less often leave more of the CPU to the tests.
-test test-all e2e: export CLUSTER_GOGC ?= 400
+test test-all test-times e2e: export CLUSTER_GOGC ?= 400
 
 .PHONY: test test-all test-product test-unit
 test: test-product ## Run the tests but for the longest, unit tests first, then those on real control planes
@@ -140,6 +140,10 @@ test-product: build tools
 	$(if $(RACE),$(TEST) -run '[Bb]ack[Uu]p|Burst|SlowReader|MemoryOfClients|MakeTheProxyHold' ./controllers/datastoremigration ./cmd/proxyrunner/internal/bridge ./cmd/proxyrunner/internal/limit)
 	@# They read files of other modules, which go does not look at when it reuses a result.
 	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {} && $(TEST) -count=1 -timeout 10m ./...'
+
+.PHONY: test-times
+test-times: build tools ## Run what TIMES names (all tests on control planes), and print where the time went: compiling, clusters, waits, each test
+	$(GO) run ./hack/testtimes -- -vet=off -count=1 -timeout 90m -p 2 $(or $(TIMES),$(CLUSTERED))
 
 test-unit: ## Run the tests that need no control plane: in a minute or two
 	$(TEST) -short $(UNIT)

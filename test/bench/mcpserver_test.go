@@ -149,7 +149,7 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := allReady(ctx, f.cluster.Client, f.n); err != nil {
 		return fmt.Errorf("%w\n%s", err, m.Tail(20))
 	}
-	f.ready = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).since(cpu).sum()}
+	f.ready = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).Since(cpu).Sum()}
 	shown, err := m.settled(ctx, f.n)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (f *fleet) lookAgain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, m.Tail(20))
 	}
-	f.resynced = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).since(cpu).sum()}
+	f.resynced = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).Since(cpu).Sum()}
 	f.resync, f.said = requestsOf(shown), m.Tail(40)
 	return m.Stop(patience)
 }

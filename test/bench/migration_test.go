@@ -194,8 +194,8 @@ func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[repo
 	if err != nil {
 		return nil, err
 	}
-	took, spent := time.Since(began), cpuNow(home).since(cpu)
-	fmt.Println(spent.each(n))
+	took, spent := time.Since(began), cpuNow(home).Since(cpu)
+	fmt.Println(cpuOfEach(spent, n))
 	figures := map[report.Metric]float64{}
 	if o, is := how.(*ours); is {
 		figures, took = o.figures(n), o.took
@@ -211,7 +211,7 @@ func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[repo
 	figures[report.Writes] = each(after.writes - before.writes - float64(seen.wrote))
 	figures[report.DryRuns], figures[report.Reads] = each(after.dryRuns-before.dryRuns), each(after.reads-before.reads)
 	figures[report.Lists] = after.lists - before.lists
-	figures[report.CPU] = each(spent.sum().Seconds() * 1000)
+	figures[report.CPU] = each(spent.Sum().Seconds() * 1000)
 	figures[report.Load] = load
 	return figures, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -72,7 +70,7 @@ func newOurs(ctx context.Context, s *setup.Setup, args ...string) (*ours, error)
 
 // run creates a migration and waits until it has converged.
 func (o *ours) run(ctx context.Context) error {
-	before, err := cpuOf(o.manager.PID())
+	before, err := harness.CPUOfProcess(o.manager.PID())
 	if err != nil {
 		return err
 	}
@@ -89,7 +87,7 @@ func (o *ours) run(ctx context.Context) error {
 			o.took = t.At.Sub(began)
 		}
 	}
-	if o.cpu, err = cpuOf(o.manager.PID()); err != nil {
+	if o.cpu, err = harness.CPUOfProcess(o.manager.PID()); err != nil {
 		return err
 	}
 	o.cpu -= before
@@ -154,13 +152,4 @@ func (o *ours) shown() string {
 		fmt.Fprintf(&b, "\n  %-18s %6.0f ms in %d", s.action, s.took.Seconds()*1000, s.times)
 	}
 	return b.String()
-}
-
-// cpuOf is what a process has computed so far.
-func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
-	}
-	return ticksOf(string(stat)), nil
 }

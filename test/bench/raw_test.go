@@ -139,12 +139,12 @@ func timed(ctx context.Context, s *setup.Setup, objects []*unstructured.Unstruct
 	if err := each(ctx, objects, rawWorkers, creating(s)); err != nil {
 		return nil, err
 	}
-	took, spent := time.Since(began), cpuNow(home).since(cpu)
-	fmt.Println(spent.each(len(objects)))
+	took, spent := time.Since(began), cpuNow(home).Since(cpu)
+	fmt.Println(cpuOfEach(spent, len(objects)))
 	n := float64(len(objects))
 	return map[report.Metric]float64{
 		report.Total: took.Seconds(), report.Rate: n / took.Seconds(), report.Writes: 1,
-		report.CPU: spent.sum().Seconds() * 1000 / n, report.Load: load,
+		report.CPU: spent.Sum().Seconds() * 1000 / n, report.Load: load,
 	}, nil
 }
 

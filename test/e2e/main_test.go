@@ -71,6 +71,7 @@ func (w *world) assertUntouched(t *testing.T) {
 func own(t *testing.T, o setup.Options) *world {
 	t.Helper()
 	t.Parallel()
+	o.Cluster.Test = t.Name()
 	w := newWorld(t, o)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {

@@ -185,7 +185,7 @@ func (w *world) ownObjects() map[string]*unstructured.Unstructured {
 	if err != nil {
 		w.Fatal(err)
 	}
-	maps.DeleteFunc(all, func(key string, obj *unstructured.Unstructured) bool {
+	maps.DeleteFunc(all, func(_ string, obj *unstructured.Unstructured) bool {
 		return obj.GetKind() != "MCPServer" && !slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "MCPServer" })
 	})
 	return all

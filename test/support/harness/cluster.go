@@ -64,6 +64,8 @@ type Options struct {
 	Types []func(*runtime.Scheme) error
 	// Progress receives the launcher's report; nil for nothing.
 	Progress io.Writer
+	// Test is whose cluster it is, for the table of costs; empty where several share it.
+	Test string
 }
 
 // Cluster is a running control plane.
@@ -88,6 +90,7 @@ type Cluster struct {
 // caller stops it; if the caller's program ends before, it is stopped as well.
 // Every call gives another cluster, unless KUBECONFIG is set.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
+	begun := time.Now()
 	base, err := os.MkdirTemp("", "phasegate-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the cluster: %w", err)
@@ -114,8 +117,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Stop(), os.RemoveAll(base))
 	}
 	if !o.Keep {
-		end := c.stop
-		c.stop = func() error { return errors.Join(end(), os.RemoveAll(base)) }
+		end, up := c.stop, time.Since(begun)
+		c.stop = func() error {
+			cost := Cost{Test: o.Test, What: "cluster", Start: up, CPU: CPUOf(base)}
+			err := end()
+			cost.Took = time.Since(begun)
+			cost.Write()
+			return errors.Join(err, os.RemoveAll(base))
+		}
 	}
 	c.stop = sync.OnceValue(c.stop)
 	return c, nil
@@ -125,6 +134,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 func ForTest(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	notShort(t)
+	o.Test = t.Name()
 	c, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

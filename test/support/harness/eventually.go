@@ -41,6 +41,9 @@ func Await(ctx context.Context, what string, timeout time.Duration, met func(con
 	for {
 		err := met(limited)
 		if err == nil {
+			if took := time.Since(begun); took > longWait {
+				Cost{What: "wait for " + what, Took: took}.Write()
+			}
 			return nil
 		}
 		// A call cut off by the timeout tells less than the one before it.

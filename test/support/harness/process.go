@@ -31,6 +31,8 @@ type Program struct {
 	// LogDir is where its output goes, usually Cluster.LogDir. A program that is
 	// started again under the same name continues its log.
 	LogDir string
+	// Test is who runs it, for the table of costs; empty: not known.
+	Test string
 }
 
 // Process is a running, or ended, program.
@@ -72,7 +74,10 @@ func StartProcess(p Program) (*Process, error) {
 		}
 		started <- err
 		if err == nil {
+			begun := time.Now()
 			process.err = cmd.Wait()
+			spent := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+			Cost{Test: p.Test, What: "program " + p.Name, Took: time.Since(begun), CPU: CPUTimes{p.Name: spent}}.Write()
 			close(process.ended)
 		}
 	}()
@@ -86,6 +91,7 @@ func StartProcess(p Program) (*Process, error) {
 // still runs is killed, and if the test failed the end of the log is shown.
 func ProcessForTest(t testing.TB, p Program) *Process {
 	t.Helper()
+	p.Test = t.Name()
 	process, err := StartProcess(p)
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,7 @@ func New(ctx context.Context, o Options) (*Setup, error) {
 // ForTest is New for the duration of a test.
 func ForTest(t testing.TB, o Options) *Setup {
 	t.Helper()
+	o.Cluster.Test = t.Name()
 	s, err := New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
