@@ -128,9 +128,9 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 // whether it came there: it may crash before.
 func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) bool {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), longest())
 	defer cancel()
-	defer time.AfterFunc(harness.Patience-time.Second, func() { // who hangs, and in what?
+	defer time.AfterFunc(longest()-time.Second, func() { // who hangs, and in what?
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}).Stop()
 	living := untilDown(ctx, faulty)
@@ -154,10 +154,18 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 		}
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("not within %s: %v; %s", harness.Patience, err, describe(dm))
+			w.t.Fatalf("not within %s: %v; %s", longest(), err, describe(dm))
 		case <-time.After(min(result.RequeueAfter, patience)):
 		}
 	}
+}
+
+// longest is how long a process may drive a migration. With something in the way of each write that is minutes.
+func longest() time.Duration {
+	if everything {
+		return 5 * harness.Patience
+	}
+	return harness.Patience
 }
 
 // untilDown ends when the process is cut off: what is gone does not go on trying.
