@@ -35,17 +35,16 @@ TEST = $(GO) test -vet=off
 MODULES := test/cluster test/chart test/chart/alerts test/bench/chartplot hack/release
 # The packages of the product.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
-# Those of them in which something runs side by side: with the race detector. What computes alone is up to
-# eight times as fast without it. So do the tests of kubectl-phasegate, whose dashboard is a package of its own.
+# Those of them in which something runs side by side: test-all tests them with the race detector, too. So do the tests of
+# kubectl-phasegate, whose dashboard is a package of its own.
 SIDE_BY_SIDE = ^[[:space:]]*go (func|[a-zA-Z.]+\()|\.Go\(|"sync(/atomic)?"
 RACED = $$($(GO) list ./cmd/manager ./controllers/builtin \
 	$$(grep -rlE --include='*.go' --exclude='*_test.go' '$(SIDE_BY_SIDE)' cmd controllers fsm resources | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-phasegate | sed 's|^|./|'))
-ALONE = $$($(GO) list ./... | grep -v /phasegate/test/ | grep -vxFf <(printf '%s\n' $(RACED)))
 # Packages whose tests start clusters. Those that take longest come first, and the others run beside them.
 CLUSTERED = ./test/e2e ./test/mcpserver ./test/install $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|install|mcpserver)$$')
 # Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
 LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
-LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames Calico332 CleanUpAndRestore CommandLine ConflictSeenAhead ConflictUnderTheLock \
+LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore CommandLine ConflictSeenAhead ConflictUnderTheLock \
 	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
 	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
 	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken LockDeadline ManifestPath \
@@ -119,25 +118,23 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 # API servers that collect garbage less often leave more of the CPU to the tests.
 test test-all test-times e2e: export CLUSTER_GOGC ?= 400
 
-.PHONY: test test-all test-product test-unit
-test: test-product ## Run the tests but for the longest, unit tests first, then those on real control planes
+.PHONY: test test-all test-unit test-modules
+test: ## Run the tests but for the longest, unit tests first, then those on real control planes
+	@echo 'make test takes about 10 minutes on two cores with warm caches. make test-all adds the longest tests on control planes, the race detector, and the modules beside the product.'
+	@$(MAKE) --no-print-directory build tools
+	@# Three at a time: some wait for a cluster.
+	$(TEST) -timeout 15m -p 3 $(UNIT)
 	$(TEST) $(FRESH) -timeout 30m -p 2 -skip '$(LONG)' $$(printf '%s\n' $(CLUSTERED) | grep -vE '$(LONG_PACKAGES)')
-	@# It measures times.
-	$(TEST) $(FRESH) -timeout 10m ./test/bench/waiting
 
-test-all: test-product ## Run all tests
+test-all: build tools test-modules ## Run all tests
+	$(TEST) -timeout 15m -p 3 $(UNIT)
+	$(if $(RACE),$(TEST) $(RACE) -timeout 15m -p 3 $(RACED))
+	$(if $(RACE),$(TEST) $(RACE) -run TestOneMachineServesManyRuns ./fsm)
 	$(TEST) $(FRESH) -timeout 60m -p 2 $(CLUSTERED)
 	@# It measures times.
 	$(TEST) $(FRESH) -timeout 10m ./test/bench/waiting
 
-test-product: build tools
-	@# Three at a time: some wait for a cluster.
-	$(TEST) -timeout 15m -p 3 $(ALONE)
-	$(TEST) $(RACE) -timeout 15m -p 3 $(RACED)
-	$(if $(RACE),$(TEST) $(RACE) -run TestOneMachineServesManyRuns ./fsm)
-	@# The race detector allocates, too, and makes compression and JSON slow: these are skipped or shortened with it.
-	$(TEST) -count=1 -run TestPassIsCheap ./controllers/runner
-	$(if $(RACE),$(TEST) -run '[Bb]ack[Uu]p|Burst|SlowReader|MemoryOfClients|MakeTheProxyHold' ./controllers/datastoremigration ./cmd/proxyrunner/internal/bridge ./cmd/proxyrunner/internal/limit)
+test-modules: tools ## Run the tests of what has a go.mod of its own: chart, release, clusters
 	@# They read files of other modules, which go does not look at when it reuses a result.
 	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {} && $(TEST) -count=1 -timeout 10m ./...'
 
