@@ -120,7 +120,7 @@ test test-all test-times e2e: export CLUSTER_GOGC ?= 400
 
 .PHONY: test test-all test-unit test-modules
 test: ## Run the tests but for the longest, unit tests first, then those on real control planes
-	@echo 'make test takes about 10 minutes on two cores with warm caches. make test-all adds the longest tests on control planes, the race detector, and the modules beside the product.'
+	@echo 'make test takes 10 to 40 minutes on two cores with warm caches, as fast as they are. make test-all adds the longest tests on control planes, the race detector, and the modules beside the product.'
 	@$(MAKE) --no-print-directory build tools
 	@# Three at a time: some wait for a cluster.
 	$(TEST) -timeout 15m -p 3 $(UNIT)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,7 +19,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,16 +94,8 @@ func (w *world) guard() {
 	if err != nil {
 		w.Fatalf("helm template: %v", err)
 	}
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		obj := &unstructured.Unstructured{}
-		err := decoder.Decode(&obj.Object)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = w.Client.Create(w.Context(), obj)
-		}
-		if err != nil {
+	for _, obj := range decode(w.T, bytes.NewReader(text)) {
+		if err := w.Client.Create(w.Context(), obj); err != nil {
 			w.Fatal(err)
 		}
 	}

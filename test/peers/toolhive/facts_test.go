@@ -171,7 +171,12 @@ func read(t *testing.T, file string) (all []*unstructured.Unstructured) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+	return decode(t, f)
+}
+
+func decode(t *testing.T, from io.Reader) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(from, 4096); ; {
 		obj := &unstructured.Unstructured{}
 		if err := decoder.Decode(&obj.Object); errors.Is(err, io.EOF) {
 			return all
