@@ -121,15 +121,3 @@ func TestProxyPortIsChangedInOneWriteEach(t *testing.T) {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
-
-func TestForgetsThePeersConditions(t *testing.T) {
-	srv := &server{Spec: v1beta1.MCPServerSpec{Image: "i", Transport: v1beta1.TransportSSE}}
-	srv.Status.Conditions = []metav1.Condition{
-		{Type: "OIDCConfigRefValidated", Status: metav1.ConditionTrue, Reason: "OIDCConfigRefValid"},
-		{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"},
-	}
-	Settings{}.decorate(shippedMachine(t), srv)
-	if diff := cmp.Diff([]seen{{"SomebodyElses", "True", "Theirs", ""}}, notable(srv)); diff != "" {
-		t.Errorf("conditions (-want +got):\n%s", diff)
-	}
-}
