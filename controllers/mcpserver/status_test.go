@@ -158,9 +158,11 @@ func TestDecorateConditions(t *testing.T) {
 	annotated := func(name, value string) func(*server) {
 		return func(s *server) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value) }
 	}
-	left := func(kind string) func(*server) {
+	left := func(kinds ...string) func(*server) {
 		return func(s *server) {
-			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Old"})
+			for _, kind := range kinds {
+				s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Old"})
+			}
 		}
 	}
 	cases := map[string]struct {
@@ -179,17 +181,14 @@ func TestDecorateConditions(t *testing.T) {
 		"template refused": {"what the API server said stays until it is asked again", described("Ready", metav1.ConditionTrue, left("PodTemplateValid"), refusedAt(4)),
 			[]seen{ready, {"PodTemplateValid", "False", "InvalidPodTemplateSpec", "the API server refuses the pods of the server: no"}}},
 		"template refused before": {"it was another spec", described("Ready", metav1.ConditionTrue, left("PodTemplateValid"), refusedAt(3)), []seen{ready}},
-		"template removed":        {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("PodTemplateValid")), []seen{ready}},
 
 		"stdio": {"no more is asked for than there can be", described("Ready", metav1.ConditionTrue, stdio), []seen{ready}},
 		"stdio, three": {"both are about what the spec asks for", described("Ready", metav1.ConditionTrue, stdio, three),
 			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.replicas is 3, and 1 proxy runs: no more than one can be attached to a stdio server"}, alone}},
 		"stdio, three backends": {"nobody is to believe that they share the load", described("Ready", metav1.ConditionTrue, stdio, func(s *server) { s.Spec.BackendReplicas = new(int32(3)) }),
 			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.backendReplicas is 3, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; set it to 1, or use a server that speaks HTTP"}}},
-		"stdio no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("StdioReplicaCapped")), []seen{ready}},
 
-		"three":     {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three), []seen{ready, alone}},
-		"one again": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SessionStorageWarning")), []seen{ready}},
+		"three": {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three), []seen{ready, alone}},
 		"three, redis": {"what the spec has is told, and that the proxy does not use it", described("Ready", metav1.ConditionTrue, three, redis),
 			[]seen{ready, {"SessionStorageWarning", "False", "SessionStorageConfigured", "spec.sessionStorage names a store, which this proxy does not use"},
 				{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.sessionStorage"}}},
@@ -200,16 +199,15 @@ func TestDecorateConditions(t *testing.T) {
 			}), []seen{ready, {"AuthzPrimaryUpstreamProviderIgnored", "True", "PrimaryUpstreamProviderIgnored",
 			`spec.authzConfig.inline.primaryUpstreamProvider is "okta", without effect on an MCPServer: remove it`},
 			{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
-		"an upstream provider no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("AuthzPrimaryUpstreamProviderIgnored")), []seen{ready}},
 
 		"restart understood": {"no problem, no condition", described("Ready", metav1.ConditionTrue,
 			annotated(v1beta1.AnnotationRestartedAt, "2026-03-04T12:00:00Z"), left("RestartRequestValid")), []seen{ready}},
-		"all enforced": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SpecEnforced")), []seen{ready}},
 		"of the peer's operator": {"this proxy does not do what it tells of; what somebody else tells stays", described("Ready", metav1.ConditionTrue, left("OIDCConfigRefValidated"), func(s *server) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs", ObservedGeneration: 4})
 		}), []seen{ready, {"SomebodyElses", "True", "Theirs", ""}}},
 
-		"reference removed": {"its hash goes, too: see below", described("Ready", metav1.ConditionTrue, left("ToolConfigRefValidated"),
+		"nothing of before": {"what does not apply any more goes, and a hash with its reference", described("Ready", metav1.ConditionTrue,
+			left("PodTemplateValid", "StdioReplicaCapped", "SessionStorageWarning", "AuthzPrimaryUpstreamProviderIgnored", "SpecEnforced", "ToolConfigRefValidated"),
 			func(s *server) { s.Status.ToolConfigHash = "abc" }), []seen{ready}},
 	}
 	for name, c := range cases {
