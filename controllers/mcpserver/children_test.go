@@ -116,18 +116,6 @@ func newPods(ctx context.Context, c client.Client, srv *server) error {
 	return nil
 }
 
-// stampsOf are what the templates of Deployment and StatefulSet bear.
-func stampsOf(t *testing.T, c client.Client, srv *server) []string {
-	t.Helper()
-	deployment, set := &appsv1.Deployment{}, &appsv1.StatefulSet{}
-	for _, obj := range []client.Object{deployment, set} {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(srv), obj); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return []string{deployment.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt], set.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt]}
-}
-
 func actionOf(s Settings, name string) func(client.Client) runner.Action[*server] {
 	return func(c client.Client) runner.Action[*server] { return (&steps{Settings: s, client: c}).actions()[name] }
 }
@@ -225,45 +213,6 @@ func TestDeletePodsTakesOursWithoutTheToken(t *testing.T) {
 	want := []string{"by-hand", "fetch-1", "fetch-abc-new", "job-of-somebody", "set-of-somebody"}
 	if diff := cmp.Diff(want, podNames(t, c, srv.Namespace)); diff != "" {
 		t.Errorf("pods that are left (-want +got):\n%s", diff)
-	}
-}
-
-// The stamp is nobody else's: neither what the operator applies nor what a proxy
-// does takes it away, whatever changed in the spec since.
-func TestStampSurvivesOthersApplies(t *testing.T) {
-	c := shared.Cluster(t).Client
-	ctx := t.Context()
-	srv, err := newWorkload(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := do(ctx, c, srv, "StampPodTemplates"); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{token, token}
-	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
-		t.Fatalf("stamps (-want +got):\n%s", diff)
-	}
-	before := srv.DeepCopy()
-	srv.Spec.Image = "example.org/fetch:2"
-	if err := c.Patch(ctx, srv, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := do(ctx, c, srv, "EnsureWorkload"); err != nil {
-		t.Fatal(err)
-	}
-	if err := deploy(ctx, c, srv, srv.Generation); err != nil {
-		t.Fatal(err)
-	}
-	set := &appsv1.StatefulSet{}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(srv), set); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == srv.Spec.Image }) {
-		t.Fatal("the proxy has not applied the new image: this test proves nothing")
-	}
-	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
-		t.Errorf("stamps after others' applies (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,14 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // httpServer is a spec that says as little as it can.
@@ -98,39 +96,6 @@ func (w *world) file() runconfig.RunConfig {
 		w.Fatal(err)
 	}
 	return rc
-}
-
-// TestRightsOfTheChartSuffice grants to a proxy what the manager must hold itself.
-func TestRightsOfTheChartSuffice(t *testing.T) {
-	rules, err := harness.ChartRules("mcpserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := shared.Cluster(t)
-	if err := cluster.Grant(t.Context(), "manager", rules); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.KubeconfigOf("manager"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	manager, err := client.New(cfg, client.Options{Scheme: NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, httpServer)
-	if _, err := backendOf(t.Context(), w.client, w.srv, new(int32(2))); err != nil {
-		t.Fatal(err)
-	}
-	for _, replicas := range []string{"1", "0"} {
-		w.edit(w.srv, `{"spec":{"replicas":`+replicas+`}}`)
-		if _, err := do(t.Context(), manager, w.srv, "EnsureWorkload"); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != (scale{before: "2"}) {
-		t.Errorf("scale = %+v, want that the backend was stopped", got)
-	}
 }
 
 // TestWhatRestartsProxies changes the spec of a running server. Whatever the pods
