@@ -331,7 +331,3 @@ func TestRightsOfFlavours(t *testing.T) {
 		t.Errorf("rights that only ToolHive's proxies need (-want +got):\n%s", diff)
 	}
 }
-
-type need = rbac.Need
-
-var guess = rbac.Guess
