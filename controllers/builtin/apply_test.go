@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,8 +17,8 @@ func TestApplyOfSeveral(t *testing.T) {
 	type applied struct {
 		by, step string
 		data     map[string]any
-		// conflict: it is refused.
-		conflict bool
+		// outcome is "conflict" where it is refused, and "forced" where it has leave to take the field over; or empty.
+		outcome string
 	}
 	fields := func(pairs ...any) map[string]any {
 		data := map[string]any{}
@@ -31,13 +32,13 @@ func TestApplyOfSeveral(t *testing.T) {
 		steps []applied
 		want  map[string]string
 	}{
-		"two steps":       {"an effect is taken by the first, the second adds to it", []applied{{"plan", "Show", fields("a", "1"), false}, {"plan", "More", fields("b", "1"), false}}, map[string]string{"a": "1", "b": "1"}},
-		"two objects":     {"each has its own line", []applied{{"plan", "Show", fields("a", "1"), false}, {"other", "Show", fields("b", "1"), false}}, map[string]string{"a": "1", "b": "1"}},
-		"the next one":    {"what a revision leaves out goes", []applied{{"plan", "Show", fields("a", "1", "b", "1"), false}, {"plan", "More", fields("c", "1"), false}, {"plan", "Show", fields("b", "2"), false}}, map[string]string{"b": "2", "c": "1"}},
-		"the same field":  {"the last step of an object wins: the second may be what releases the first", []applied{{"plan", "Show", fields("a", "1"), false}, {"plan", "Hide", fields("a", "0"), false}}, map[string]string{"a": "0"}},
-		"another's field": {"two objects that want different things must not change it to and fro", []applied{{"plan", "Show", fields("a", "1"), false}, {"other", "Show", fields("a", "2"), true}}, map[string]string{"a": "1"}},
-		"a long name":     {"field managers have 128 characters", []applied{{"plan", "Working/a-step-with-a-name-that-says-at-length-what-it-applies-and-why-it-is-applied", fields("a", "1"), false}, {"plan", "Working/a-step-with-a-name-that-says-at-length-what-it-applies-and-why-it-is-useful", fields("b", "1"), false}}, map[string]string{"a": "1", "b": "1"}},
-		"the same, again": {"a repeat after a crash changes nothing", []applied{{"plan", "Show", fields("a", "1"), false}, {"plan", "Show", fields("a", "1"), false}}, map[string]string{"a": "1"}},
+		"two steps":       {"an effect is taken by the first, the second adds to it", []applied{{"plan", "Show", fields("a", "1"), ""}, {"plan", "More", fields("b", "1"), ""}}, map[string]string{"a": "1", "b": "1"}},
+		"two objects":     {"each has its own line", []applied{{"plan", "Show", fields("a", "1"), ""}, {"other", "Show", fields("b", "1"), ""}}, map[string]string{"a": "1", "b": "1"}},
+		"the next one":    {"what a revision leaves out goes", []applied{{"plan", "Show", fields("a", "1", "b", "1"), ""}, {"plan", "More", fields("c", "1"), ""}, {"plan", "Show", fields("b", "2"), ""}}, map[string]string{"b": "2", "c": "1"}},
+		"the same field":  {"the last step of an object wins: the second may be what releases the first", []applied{{"plan", "Show", fields("a", "1"), ""}, {"plan", "Hide", fields("a", "0"), ""}}, map[string]string{"a": "0"}},
+		"another's field": {"two objects that want different things must not change it to and fro", []applied{{"plan", "Show", fields("a", "1"), ""}, {"other", "Show", fields("a", "2"), "conflict"}}, map[string]string{"a": "1"}},
+		"leave to take":   {"others' fields are taken over only with leave", []applied{{"plan", "Show", fields("a", "1"), ""}, {"other", "Show", fields("a", "2"), "forced"}}, map[string]string{"a": "2"}},
+		"a long name":     {"field managers have 128 characters", []applied{{"plan", "Working/a-step-with-a-name-that-says-at-length-what-it-applies-and-why-it-is-applied", fields("a", "1"), ""}, {"plan", "Working/a-step-with-a-name-that-says-at-length-what-it-applies-and-why-it-is-useful", fields("b", "1"), ""}}, map[string]string{"a": "1", "b": "1"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -48,9 +49,9 @@ func TestApplyOfSeveral(t *testing.T) {
 			}
 			for i, s := range c.steps {
 				manifest := content("v1", "ConfigMap", "shared", map[string]any{"data": s.data})
-				_, err := actAs(t, builtin.Options{Client: world}, s.step, "Apply", by[s.by], params{"manifest": manifest, "notOurs": "allow"})
-				if (err != nil) != s.conflict {
-					t.Errorf("apply %d: got %v, want a conflict: %t", i, err, s.conflict)
+				_, err := actAs(t, builtin.Options{Client: world}, s.step, "Apply", by[s.by], params{"manifest": manifest, "notOurs": "allow", "force": s.outcome == "forced"})
+				if refused := s.outcome == "conflict"; (err != nil) != refused || refused && !strings.Contains(err.Error(), `conflict with "phasegate/Plan/`) {
+					t.Errorf("apply %d: got %v, want a conflict that names who has the field: %t", i, err, refused)
 				}
 			}
 			cm := &corev1.ConfigMap{}

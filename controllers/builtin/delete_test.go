@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -141,69 +140,52 @@ func endPod(t *testing.T, c client.Client, p *plan, name string) {
 
 // EndJob is over when nothing of the Job runs any more, whoever deleted it.
 func TestEndJob(t *testing.T) {
-	running := func(t *testing.T) (client.WithWatch, *plan) {
-		t.Helper()
-		world, p := plansFor(t)
-		if _, err := act(t, world, "RunJob", p, params{"manifest": plainJob("restore")}); reasonOf(err) != "waits" {
-			t.Fatal(err)
-		}
-		if err := podOf(t.Context(), world, p, "writes", corev1.PodRunning); err != nil {
-			t.Fatal(err)
-		}
-		return world, p
-	}
-	waits := func(t *testing.T, c client.Client, p *plan, with params, what string) {
-		t.Helper()
-		if _, err := act(t, c, "EndJob", p, with); reasonOf(err) != "waits" || !strings.Contains(err.Error(), what) {
-			t.Errorf("got %v, want to wait for %s", err, what)
-		}
-	}
-	ends := func(t *testing.T, c client.Client, p *plan, jobs int) {
-		t.Helper()
-		harness.Eventually(t, "the end of the Job", func() error {
-			_, err := act(t, c, "EndJob", p, nil)
-			return err
+	for name, c := range map[string]struct {
+		why  string
+		then func(*testing.T, client.Client, *plan)
+		jobs int
+	}{
+		"it runs":                      {why: "it would run on"},
+		"somebody has deleted the Job": {why: "its Pod runs on", then: func(t *testing.T, _ client.Client, p *plan) { deleteJobs(t, p) }},
+		"it is done": {why: "its Pod is not, and its logs can still be read", jobs: 1, then: func(t *testing.T, c client.Client, p *plan) {
+			if err := endJobs(batchv1.JobFailureTarget, batchv1.JobFailed)(t.Context(), c, p); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world, p := plansFor(t)
+			startJob(t, world, p, "restore")
+			if err := podOf(t.Context(), world, p, "writes", corev1.PodRunning); err != nil {
+				t.Fatal(err)
+			}
+			for _, no := range []error{endJob(t, world, p, params{"name": "check"}), endJob(t, world, another(t, world, p), nil)} {
+				if no != nil {
+					t.Errorf("got %v: it is not about another run, or another object's Job", no)
+				}
+			}
+			if c.then != nil {
+				c.then(t, world, p)
+			}
+			for _, with := range []params{nil, {"name": "restore"}} {
+				err := endJob(t, world, p, with)
+				if want := "Pod " + p.Namespace + "/writes (finalizers " + slowFinalizer + ")"; reasonOf(err) != "waits" || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want to wait for %s", c.why, err, want)
+				}
+			}
+			endPod(t, world, p, "writes")
+			harness.Eventually(t, "the end of the Job", func() error { return endJob(t, world, p, nil) })
+			if n := jobsOf(t, p); n != c.jobs {
+				t.Errorf("%s: %d Jobs, want %d", c.why, n, c.jobs)
+			}
 		})
-		list := &batchv1.JobList{}
-		if err := c.List(t.Context(), list, client.InNamespace(p.Namespace)); err != nil || len(list.Items) != jobs {
-			t.Errorf("%d Jobs (%v), want %d", len(list.Items), err, jobs)
-		}
 	}
-	t.Run("it runs", func(t *testing.T) {
-		world, p := running(t)
-		waits(t, world, p, nil, "Pod "+p.Namespace+"/writes (finalizers "+slowFinalizer+")")
-		waits(t, world, p, params{"name": "restore"}, "/writes")
-		endPod(t, world, p, "writes")
-		ends(t, world, p, 0)
-	})
-	t.Run("somebody has deleted the Job", func(t *testing.T) {
-		world, p := running(t)
-		deleteJobs(t, p)
-		waits(t, world, p, nil, "/writes")
-		endPod(t, world, p, "writes")
-		ends(t, world, p, 0)
-	})
-	t.Run("it is done", func(t *testing.T) {
-		world, p := running(t)
-		if err := endJobs(batchv1.JobFailureTarget, batchv1.JobFailed)(t.Context(), world, p); err != nil {
-			t.Fatal(err)
-		}
-		waits(t, world, p, nil, "/writes") // its Pod is not
-		endPod(t, world, p, "writes")
-		ends(t, world, p, 1) // its logs can still be read
-	})
-	t.Run("another run", func(t *testing.T) {
-		world, p := running(t)
-		if _, err := act(t, world, "EndJob", p, params{"name": "check"}); err != nil {
-			t.Errorf("got %v: it is not about that Job", err)
-		}
-	})
-	t.Run("another object's", func(t *testing.T) {
-		world, p := running(t)
-		if _, err := act(t, world, "EndJob", another(t, world, p), nil); err != nil {
-			t.Errorf("got %v: it is not its Job", err)
-		}
-	})
+}
+
+func endJob(t *testing.T, c client.Client, p *plan, with params) error {
+	t.Helper()
+	_, err := act(t, c, "EndJob", p, with)
+	return err
 }
 
 // jobsOf counts the Jobs of a plan, and deleteJobs is a person with kubectl.
@@ -226,20 +208,13 @@ func deleteJobs(t *testing.T, p *plan) {
 // A Job that was there and is not any more is not run again unasked: what it did is not known.
 func TestRunJobThatWasDeleted(t *testing.T) {
 	world, p := plansFor(t)
+	startJob(t, world, p, "restore")
 	with := params{"manifest": plainJob("restore")}
-	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "waits" {
-		t.Fatal(err)
-	}
 	deleteJobs(t, p)
 	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "JobDeleted" || jobsOf(t, p) != 0 {
 		t.Errorf("got %v and %d Jobs, want JobDeleted and none", err, jobsOf(t, p))
 	}
-	if err := world.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-		t.Fatal(err)
-	}
-	if err := visit(t.Context(), world, p, "Working", noon.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	nextVisit(t, world, p)
 	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "waits" || jobsOf(t, p) != 1 {
 		t.Errorf("the next visit: got %v and %d Jobs, want to wait for a new one", err, jobsOf(t, p))
 	}
@@ -247,10 +222,8 @@ func TestRunJobThatWasDeleted(t *testing.T) {
 
 func TestRunJobThatWasDeletedAfterItWasDone(t *testing.T) {
 	world, p := plansFor(t)
+	startJob(t, world, p, "restore")
 	with := params{"manifest": plainJob("restore")}
-	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "waits" {
-		t.Fatal(err)
-	}
 	if err := endJobs(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)(t.Context(), world, p); err != nil {
 		t.Fatal(err)
 	}

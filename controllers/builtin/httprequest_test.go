@@ -10,10 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 )
@@ -115,12 +113,8 @@ func TestHTTPRequestFails(t *testing.T) {
 		// says is the reason of the error, or what its text ends with.
 		says string
 	}{
-		"slow":           {why: "a worker must not be held up; the path and the query may be secret", path: "/slow?token=secret", with: params{"timeout": "50ms"}, says: "GET http://" + at.Host + ": context deadline exceeded"},
-		"too patient":    {why: "a worker must not be held up", path: "/ok", with: params{"timeout": "10m"}, says: "BadParameter"},
-		"a Host header":  {why: "it would name a host that nobody allowed", path: "/ok", with: params{"headers": map[string]any{"host": "evil.com"}}, says: "BadParameter"},
-		"header, number": {why: "headers are texts", path: "/ok", with: params{"headers": map[string]any{"a": 1.0}}, says: "BadParameter"},
-		"large body":     {why: "memory is bounded", path: "/ok", with: params{"body": strings.Repeat("x", 70000)}, says: "BadParameter"},
-		"bad method":     {why: "it is no method", path: "/ok", with: params{"method": "GET IT"}, says: "BadParameter"},
+		"slow":       {why: "a worker must not be held up; the path and the query may be secret", path: "/slow?token=secret", with: params{"timeout": "50ms"}, says: "GET http://" + at.Host + ": context deadline exceeded"},
+		"large body": {why: "memory is bounded", path: "/ok", with: params{"body": strings.Repeat("x", 70000)}, says: "BadParameter"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -210,12 +204,7 @@ func TestIdempotencyKey(t *testing.T) {
 		"another body": ask("Start", params{"size": 2.0}),
 		"another step": ask("Tell", params{"size": 1.0}),
 	}
-	if err := world.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-		t.Fatal(err)
-	}
-	if err := visit(t.Context(), world, p, "Working", noon.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	nextVisit(t, world, p)
 	keys["another visit"] = ask("Start", params{"size": 1.0})
 	for name, key := range keys {
 		if (key == first) != (name == "a repeat") {

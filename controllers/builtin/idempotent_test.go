@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,6 +25,18 @@ import (
 )
 
 type params = fsm.Params
+
+// own names the object itself.
+var own = params{"apiVersion": "builtin.phasegate.dev/v1", "kind": "Plan", "name": "plan"}
+
+// and is all of some parameters.
+func and(some ...params) params {
+	all := params{}
+	for _, one := range some {
+		maps.Copy(all, one)
+	}
+	return all
+}
 
 // plainJob runs one Pod to its end.
 func plainJob(name string) map[string]any {
@@ -122,6 +135,14 @@ func withJob(ctx context.Context, c client.Client) (*plan, error) {
 	return p, c.Create(ctx, job)
 }
 
+// startJob lets RunJob start one, which then is waited for.
+func startJob(t *testing.T, c client.Client, p *plan, name string) {
+	t.Helper()
+	if _, err := act(t, c, "RunJob", p, params{"manifest": plainJob(name)}); reasonOf(err) != "waits" {
+		t.Fatalf("got %v, want to wait for the Job", err)
+	}
+}
+
 // goJobs awaits the garbage collector.
 func goJobs(ctx context.Context, c client.Client, p *plan) error {
 	return harness.Await(ctx, "the Jobs to be gone", time.Minute, func(ctx context.Context) error {
@@ -147,16 +168,6 @@ func TestActionsAreIdempotent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := params{"apiVersion": "builtin.phasegate.dev/v1", "kind": "Plan", "name": "plan"}
-	and := func(more params) params {
-		all := params{}
-		for _, from := range []params{own, more} {
-			for key, value := range from {
-				all[key] = value
-			}
-		}
-		return all
-	}
 	cases := map[string]struct {
 		action    string
 		setup     func(context.Context, client.Client) (*plan, error)
@@ -172,7 +183,7 @@ func TestActionsAreIdempotent(t *testing.T) {
 		}, writes: []string{"apply Site"}},
 		"patch": {action: "Patch", setup: withConfigMaps("made"), with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made",
 			"patch": map[string]any{"data": map[string]any{"key": nil, "more": "yes"}}}), writes: []string{"patch ConfigMap"}},
-		"patch the object itself": {action: "Patch", with: fixed(and(params{"patch": map[string]any{"spec": map[string]any{"size": 2.0}}})),
+		"patch the object itself": {action: "Patch", with: fixed(and(own, params{"patch": map[string]any{"spec": map[string]any{"size": 2.0}}})),
 			writes: []string{"patch Plan"}},
 		"undo of a patch": {action: "Patch", setup: withConfigMaps("made"), with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made",
 			"only":  map[string]any{"data": map[string]any{"key": "theirs"}},
@@ -184,8 +195,8 @@ func TestActionsAreIdempotent(t *testing.T) {
 		"delete all": {action: "Delete", setup: withConfigMaps("a", "b", "c"), meanwhile: letGo,
 			with:   fixed(params{"apiVersion": "v1", "kind": "ConfigMap"}),
 			writes: []string{"delete ConfigMap", "delete ConfigMap", "delete ConfigMap"}},
-		"await":        {action: "AwaitCondition", meanwhile: become, with: fixed(and(params{"type": "Filled"}))},
-		"read":         {action: "ReadObject", with: fixed(and(params{"fields": []any{"spec.size"}}))},
+		"await":        {action: "AwaitCondition", meanwhile: become, with: fixed(and(own, params{"type": "Filled"}))},
+		"read":         {action: "ReadObject", with: fixed(and(own, params{"fields": []any{"spec.size"}}))},
 		"claim":        {action: "Claim", setup: claimed(nobody), with: fixed(target), writes: []string{"patch ConfigMap"}},
 		"take a claim": {action: "Claim", setup: claimed(gonePlan), with: fixed(target), writes: []string{"patch ConfigMap"}},
 		"release it":   {action: "Unclaim", setup: claimed(func(p *plan) string { return claimOf(p.Namespace, p.Name, p.UID) }), with: fixed(target), writes: []string{"patch ConfigMap"}},

@@ -28,11 +28,7 @@ func TestObjectsOfOthers(t *testing.T) {
 		return c.Create(ctx, cm)
 	}
 	at := func(more params) params {
-		with := params{"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs"}
-		for key, value := range more {
-			with[key] = value
-		}
-		return with
+		return and(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs"}, more)
 	}
 	cases := map[string]struct {
 		why    string
@@ -86,9 +82,8 @@ func TestObjectsOfOthers(t *testing.T) {
 		"delete of a kind that is gone":    {why: "its CRD may be uninstalled first, and our object must not wait for ever", action: "Delete", with: params{"apiVersion": "no.such/v1", "kind": "Thing", "name": "a"}, out: map[string]any{"gone": true}, data: "gone"},
 		"apply the object itself":          {why: "it would own itself, and be deleted", action: "Apply", with: params{"manifest": content("builtin.phasegate.dev/v1", "Plan", "plan", nil)}, want: "OwnObject", data: "gone"},
 		"delete the object itself":         {why: "it would wait for its own end", action: "Delete", with: params{"apiVersion": "builtin.phasegate.dev/v1", "kind": "Plan", "name": "plan", "notOurs": "allow"}, want: "OwnObject", data: "gone"},
-		"apply without a name":             {why: "a generated name is another one after a crash", action: "Apply", with: params{"manifest": map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}, want: "NameMissing", data: "gone"},
-		"patch of a status":                {why: "the API server drops it silently", before: theirs, action: "Patch", with: at(params{"patch": map[string]any{"status": map[string]any{}}}), want: "StatusRefused", data: "theirs"},
 		"a choice that there is not":       {why: "a typo must not mean the default", before: theirs, action: "Delete", with: at(params{"notOurs": "alow"}), want: "BadParameter", data: "theirs"},
+		"a Job without a template":         {why: "there is nothing to run", action: "RunJob", with: params{"manifest": content("batch/v1", "Job", "a", map[string]any{"spec": "fast"})}, want: "InvalidManifest", data: "gone"},
 		"await neither of two":             {why: "it would be done at once", action: "AwaitCondition", with: at(nil), want: "BadParameter", data: "gone"},
 		"await the end of what is there":   {why: "gone means gone", before: theirs, action: "AwaitCondition", with: at(params{"gone": true}), want: "waits", data: "theirs"},
 		"await the end of what is gone":    {why: "gone means gone", action: "AwaitCondition", with: at(params{"gone": true}), out: map[string]any{"reason": "", "message": ""}, data: "gone"},
@@ -167,32 +162,6 @@ func TestApplyMarksWhatItMakes(t *testing.T) {
 				t.Errorf("deleting what it made: %v (-want +got):\n%s", err, diff)
 			}
 		})
-	}
-}
-
-// Others' fields are taken over only with leave; the error names who has them.
-func TestApplyConflict(t *testing.T) {
-	world, p := plansFor(t)
-	mine := func(value string, more params) params {
-		with := params{"manifest": configMap("made", "key", value)}
-		for key, value := range more {
-			with[key] = value
-		}
-		return with
-	}
-	if _, err := act(t, world, "Apply", p, mine("ours", nil)); err != nil {
-		t.Fatal(err)
-	}
-	theirs := somebodys(p.Namespace, "made")
-	if err := world.Patch(t.Context(), theirs, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"key":"theirs"}}`)), client.FieldOwner("somebody")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := act(t, world, "Apply", p, mine("ours again", nil))
-	if err == nil || !strings.Contains(err.Error(), `conflict with "somebody"`) {
-		t.Errorf("got %v, want a conflict with somebody", err)
-	}
-	if _, err := act(t, world, "Apply", p, mine("ours again", params{"force": true})); err != nil {
-		t.Errorf("with force: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package builtin_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -48,11 +47,7 @@ func TestAwaitCondition(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			with := params{"apiVersion": "builtin.phasegate.dev/v1", "kind": "Plan", "name": "plan", "type": "Filled"}
-			for key, value := range c.with {
-				with[key] = value
-			}
-			out, err := act(t, world, "AwaitCondition", p, with)
+			out, err := act(t, world, "AwaitCondition", p, and(own, params{"type": "Filled"}, c.with))
 			if c.want != "" {
 				if reasonOf(err) != "waits" || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%s: got %v, want to wait: %s", c.why, err, c.want)
@@ -68,7 +63,6 @@ func TestAwaitCondition(t *testing.T) {
 
 func TestReadObject(t *testing.T) {
 	world, p := plansFor(t)
-	own := params{"apiVersion": "builtin.phasegate.dev/v1", "kind": "Plan", "name": "plan"}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "secret", Labels: map[string]string{"a": "b"}}, StringData: map[string]string{"password": "x"}}
 	large := somebodys(p.Namespace, "large")
 	large.Data["key"] = strings.Repeat("x", 9000)
@@ -100,13 +94,10 @@ func TestReadObject(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			with := params{}
-			for key, value := range c.of {
-				with[key] = value
-			}
 			if c.fields != nil {
 				with["fields"] = c.fields
 			}
-			out, err := act(t, world, "ReadObject", p, with)
+			out, err := act(t, world, "ReadObject", p, and(c.of, with))
 			if diff := cmp.Diff(c.want, out); diff != "" {
 				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
 			}
@@ -120,56 +111,29 @@ func TestReadObject(t *testing.T) {
 // One Job in each visit to a phase, whatever happens in it.
 func TestRunJobOncePerVisit(t *testing.T) {
 	world, p := plansFor(t)
-	jobs := func() []string {
-		t.Helper()
-		list := &batchv1.JobList{}
-		if err := world.List(t.Context(), list, client.InNamespace(p.Namespace)); err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, job := range list.Items {
-			names = append(names, job.Name)
-		}
-		return names
-	}
+	var got []int
 	run := func(name string) {
 		t.Helper()
-		if _, err := act(t, world, "RunJob", p, params{"manifest": plainJob(name)}); reasonOf(err) != "waits" {
-			t.Fatalf("got %v, want to wait for the Job", err)
-		}
+		startJob(t, world, p, name)
+		got = append(got, jobsOf(t, p))
 	}
 	run("restore")
 	run("restore")
-	first := jobs()
 	run("check")
-	second := jobs()
-	if err := world.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-		t.Fatal(err)
-	}
-	if err := visit(t.Context(), world, p, "Working", noon.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	nextVisit(t, world, p)
 	run("restore")
 	run(strings.Repeat("long", 30))
-	third := jobs()
 	if _, err := act(t, world, "Delete", p, params{"apiVersion": "batch/v1", "kind": "Job", "wait": false}); err != nil {
 		t.Fatal(err)
 	}
-	want := []int{1, 2, 4, 0} // of one name, of two names, after another visit, after the release
-	if diff := cmp.Diff(want, []int{len(first), len(second), len(third), len(jobs())}); diff != "" {
+	if diff := cmp.Diff([]int{1, 1, 2, 3, 4, 0}, append(got, jobsOf(t, p))); diff != "" { // the last is that after the release
 		t.Errorf("numbers of Jobs (-want +got):\n%s", diff)
-	}
-	if !strings.HasPrefix(first[0], "restore-") {
-		t.Errorf("the Job is called %s, want restore-…", first[0])
 	}
 }
 
 func TestRunJobFails(t *testing.T) {
 	world, p := plansFor(t)
-	with := params{"manifest": plainJob("restore")}
-	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "waits" {
-		t.Fatal(err)
-	}
+	startJob(t, world, p, "restore")
 	list := &batchv1.JobList{}
 	if err := world.List(t.Context(), list, client.InNamespace(p.Namespace)); err != nil {
 		t.Fatal(err)
@@ -194,31 +158,10 @@ func TestRunJobFails(t *testing.T) {
 	if err := endJobs(batchv1.JobFailureTarget, batchv1.JobFailed)(t.Context(), world, p); err != nil {
 		t.Fatal(err)
 	}
-	_, err := act(t, world, "RunJob", p, with)
+	_, err := act(t, world, "RunJob", p, params{"manifest": plainJob("restore")})
 	want := "Job " + p.Namespace + "/" + name + " failed: BackoffLimitExceeded: too often; Pod tried: container restore: Error (exit code 3) no such backup; see its logs, then delete it or give the Job another name"
 	if reasonOf(err) != "JobFailed" || err.Error() != want {
 		t.Errorf("got %v\nwant JobFailed: %s", err, want)
-	}
-}
-
-func TestRunJobRefuses(t *testing.T) {
-	withTTL := plainJob("restore")
-	withTTL["spec"].(map[string]any)["ttlSecondsAfterFinished"] = 60.0
-	cases := map[string]struct {
-		why      string
-		manifest map[string]any
-	}{
-		"ttl":          {"a Job that vanished would run again", withTTL},
-		"another kind": {"nobody would know when it is done", configMap("a", "b", "c")},
-		"no template":  {"there is nothing to run", content("batch/v1", "Job", "a", map[string]any{"spec": "fast"})},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			world, p := plansFor(t)
-			if _, err := act(t, world, "RunJob", p, params{"manifest": c.manifest}); reasonOf(err) != "InvalidManifest" {
-				t.Errorf("%s: got %v", c.why, err)
-			}
-		})
 	}
 }
 
@@ -250,33 +193,13 @@ func TestEmitEvent(t *testing.T) {
 	}
 }
 
-func TestSetConditionRefuses(t *testing.T) {
+// A template in the type could fill the status.
+func TestConditionsAreNotMoreThan16(t *testing.T) {
 	world, p := plansFor(t)
-	cases := map[string]struct {
-		why    string
-		with   params
-		reason string
-	}{
-		"derived":       {"Ready says what the phase is", params{"type": "Ready", "reason": "A"}, "ReservedCondition"},
-		"bad type":      {"the API server would refuse the whole status, for ever", params{"type": "not a type", "reason": "A"}, "BadParameter"},
-		"bad reason":    {"the same", params{"type": "Filled", "reason": "to the brim"}, "BadParameter"},
-		"no reason":     {"the same", params{"type": "Filled", "reason": ""}, "BadParameter"},
-		"other status":  {"there are three", params{"type": "Filled", "reason": "A", "status": "Maybe"}, "BadParameter"},
-		"with a prefix": {"types may be qualified", params{"type": "example.org/Filled", "reason": "A"}, ""},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if _, err := act(t, world, "SetCondition", p, c.with); reasonOf(err) != c.reason {
-				t.Errorf("%s: got %v, want %q", c.why, err, c.reason)
-			}
-		})
-	}
-	for i := range 15 {
-		if _, err := act(t, world, "SetCondition", p, params{"type": "T" + strings.Repeat("x", i), "reason": "A"}); err != nil {
-			t.Fatal(err)
+	for i := range 17 {
+		want := map[bool]string{true: "TooManyConditions"}[i == 16]
+		if _, err := act(t, world, "SetCondition", p, params{"type": "T" + strings.Repeat("x", i), "reason": "A"}); reasonOf(err) != want {
+			t.Errorf("condition %d: got %v, want %q", i, err, want)
 		}
-	}
-	if _, err := act(t, world, "SetCondition", p, params{"type": "OneMore", "reason": "A"}); reasonOf(err) != "TooManyConditions" {
-		t.Errorf("got %v: a template in the type could fill the status", err)
 	}
 }

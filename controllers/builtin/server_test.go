@@ -131,6 +131,17 @@ func visit(ctx context.Context, c client.Client, obj *plan, phase string, since 
 	return c.Status().Patch(ctx, obj, client.MergeFrom(before))
 }
 
+// nextVisit lets a plan enter its phase again.
+func nextVisit(t *testing.T, c client.Client, p *plan) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := visit(t.Context(), c, p, "Working", noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func plansFor(t *testing.T) (client.WithWatch, *plan) {
 	t.Helper()
 	c := shared.Cluster(t).Client

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -58,6 +59,42 @@ spec:
 			}
 			if len(diags) != 1 || c.want == "" || !strings.Contains(diags[0].Message, c.want) || diags[0].Line != 10 {
 				t.Errorf("%s: found %v, want %q in line 10", c.why, diags, c.want)
+			}
+		})
+	}
+}
+
+// A call refuses the same where an expression came to it, with a reason that onError can name.
+func TestValuesOfACall(t *testing.T) {
+	manifest := func(fields map[string]any) fsm.Params { return fsm.Params{"manifest": fields} }
+	cases := map[string]struct {
+		why, action string
+		with        fsm.Params
+		reason      string // empty: it is called
+	}{
+		"another kind":      {"nobody would know when it is done", "RunJob", manifest(map[string]any{"kind": "ConfigMap"}), "InvalidManifest"},
+		"ttl":               {"a Job that vanished would run again", "RunJob", manifest(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": 60.0}}), "InvalidManifest"},
+		"no name":           {"a generated name is another one after a crash", "Apply", manifest(map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}), "NameMissing"},
+		"a status":          {"the API server drops it silently", "Patch", fsm.Params{"patch": map[string]any{"status": map[string]any{}}}, "StatusRefused"},
+		"too patient":       {"a worker must not be held up", "HTTPRequest", fsm.Params{"timeout": "10m"}, "BadParameter"},
+		"a Host header":     {"it would name a host that nobody allowed", "HTTPRequest", fsm.Params{"headers": map[string]any{"host": "evil.com"}}, "BadParameter"},
+		"header, number":    {"headers are texts", "HTTPRequest", fsm.Params{"headers": map[string]any{"a": 1.0}}, "BadParameter"},
+		"bad method":        {"it is no method", "HTTPRequest", fsm.Params{"method": "GET IT"}, "BadParameter"},
+		"derived condition": {"Ready says what the phase is", "SetCondition", fsm.Params{"type": "Ready"}, "ReservedCondition"},
+		"bad type":          {"the API server would refuse the whole status, for ever", "SetCondition", fsm.Params{"type": "not a type"}, "BadParameter"},
+		"bad reason":        {"the same", "SetCondition", fsm.Params{"reason": "to the brim"}, "BadParameter"},
+		"no reason":         {"the same", "SetCondition", fsm.Params{"reason": ""}, "BadParameter"},
+		"other status":      {"there are three", "SetCondition", fsm.Params{"status": "Maybe"}, "BadParameter"},
+		"with a prefix":     {"types may be qualified", "SetCondition", fsm.Params{"type": "example.org/Filled"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := "", checkValues(Specs()[c.action].Params, c.with)
+			if terminal, is := errors.AsType[*fsm.TerminalError](err); is {
+				got = terminal.Reason
+			}
+			if got != c.reason || (err == nil) != (c.reason == "") {
+				t.Errorf("%s: got %v, want %q", c.why, err, c.reason)
 			}
 		})
 	}

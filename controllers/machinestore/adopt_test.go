@@ -69,13 +69,9 @@ func TestObjectsThatCannotGoOn(t *testing.T) {
 			o.Bindings = func(*fsm.Definition) (fsm.Bindings, error) {
 				return fsm.Bindings{Actions: map[string]fsm.ActionSpec{"Knock": {}, "Pull": {}}}, nil
 			}
-			s, err := Load(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := load(t, o)
 			c.later.write(t, dir)
-			s.look(t.Context())
-			s.look(t.Context())
+			s.lookTwice(t)
 			got := s.state(t, dir)
 			for m, note := range got.Refused {
 				got.Refused[m] = revision.ReplaceAllString(note, "REVISION")
@@ -100,10 +96,7 @@ func TestObjectsThatCannotBeAsked(t *testing.T) {
 	o.Objects = func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
 		return asked(nil, fault)(ctx, machine, each)
 	}
-	s, err := Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, o)
 	files{"mine.yaml": door("3s")}.write(t, dir)
 	log = nil
 	for range 3 {
@@ -129,10 +122,7 @@ func TestObjectsAtTheStart(t *testing.T) {
 	o := options("")
 	o.Log = funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{})
 	o.Objects = asked([]v1alpha1.MachineState{stands("front", "Ajar"), stands("back", "Open")}, nil)
-	s, err := Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, o)
 	log = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

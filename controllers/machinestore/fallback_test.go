@@ -26,10 +26,7 @@ func drivenBy(state v1alpha1.MachineState, m *fsm.Machine) v1alpha1.MachineState
 
 func compiledIn(t *testing.T) *fsm.Machine {
 	t.Helper()
-	s, err := Load(options(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, options(""))
 	return s.Of("door").InForce()
 }
 
@@ -65,10 +62,7 @@ func TestFallBack(t *testing.T) {
 			o := options(dir)
 			o.Objects = asked(c.states, c.err)
 			o.Runs = func(machine string) bool { return machine == "door" && !c.others }
-			s, err := Load(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := load(t, o)
 			if s.Of("door").InForce() != nil {
 				t.Errorf("%s: it is in force before the objects were asked", c.why)
 			}
@@ -81,8 +75,7 @@ func TestFallBack(t *testing.T) {
 			checkNotDriven(t, s, c.why, c.want)
 			files{"mine.yaml": door("3s")}.write(t, dir)
 			s.Objects = asked(nil, nil) // as if they had come to an end
-			s.look(t.Context())
-			s.look(t.Context())
+			s.lookTwice(t)
 			if d := cmp.Diff(map[string]string{"door": "3s mine.yaml"}, s.state(t, dir).InForce); d != "" {
 				t.Errorf("%s: once it is corrected (-want +got):\n%s", c.why, d)
 			}
@@ -115,10 +108,7 @@ func TestFallBackLater(t *testing.T) {
 	o := options(dir)
 	states := []v1alpha1.MachineState{drivenBy(stands("front", "Closed"), nil)}
 	o.Objects = asked(states, nil)
-	s, err := Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, o)
 	s.fallBack(t.Context())
 	handle, waited := s.Of("door"), make(chan bool)
 	go func() { waited <- handle.Await(t.Context()) }()
@@ -141,13 +131,9 @@ func TestRefusedFileIsRemoved(t *testing.T) {
 	files{"mine.yaml": unbound(door("2s"))}.write(t, dir)
 	o := options(dir)
 	o.Objects = asked([]v1alpha1.MachineState{drivenBy(stands("front", "Closed"), nil)}, nil)
-	s, err := Load(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, o)
 	files{}.write(t, dir)
-	s.look(t.Context())
-	s.look(t.Context())
+	s.lookTwice(t)
 	if d := cmp.Diff(map[string]string{"door": "1s door.yaml"}, s.state(t, dir).InForce); d != "" || s.NotDriven() != nil {
 		t.Errorf("%v (-want +got):\n%s", s.NotDriven(), d)
 	}
@@ -166,10 +152,7 @@ func TestAliveWhileObjectsAreAsked(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		s, err := Load(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := load(t, o)
 		s.fallBack(t.Context())
 		if n := beats.Load(); n < int32(objectsTimeout/lookEvery) || s.NotDriven() == nil {
 			t.Errorf("%d signs of life in %s, not driven: %v", n, objectsTimeout, s.NotDriven())

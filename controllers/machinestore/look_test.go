@@ -13,10 +13,7 @@ import (
 func TestLooks(t *testing.T) {
 	dir := t.TempDir()
 	files{"mine.yaml": door("2s")}.write(t, dir)
-	s, err := Load(options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, options(dir))
 	type seen struct {
 		Poll    string
 		Refused bool
@@ -70,16 +67,12 @@ func TestConfigMapVolume(t *testing.T) {
 	if err := os.Symlink(filepath.Join("..data", "mine.yaml"), filepath.Join(dir, "mine.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Load(options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, options(dir))
 	version("..2026_02", "3s")
 	if err := os.RemoveAll(filepath.Join(dir, "..2026_01")); err != nil {
 		t.Fatal(err)
 	}
-	s.look(t.Context())
-	s.look(t.Context())
+	s.lookTwice(t)
 	if diff := cmp.Diff(map[string]string{"door": "3s mine.yaml"}, s.state(t, dir).InForce); diff != "" {
 		t.Errorf("in force after the swap (-want +got):\n%s", diff)
 	}
@@ -89,15 +82,11 @@ func TestConfigMapVolume(t *testing.T) {
 func TestDirectoryGone(t *testing.T) {
 	dir := t.TempDir()
 	files{"mine.yaml": door("2s"), "gate.yaml": gate("2s")}.write(t, dir)
-	s, err := Load(options(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, options(dir))
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.look(t.Context())
-	s.look(t.Context())
+	s.lookTwice(t)
 	want := map[string]string{"door": "2s mine.yaml", "gate": "2s gate.yaml"}
 	if diff := cmp.Diff(want, s.state(t, dir).InForce); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)

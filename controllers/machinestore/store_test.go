@@ -54,6 +54,21 @@ func options(dir string) Options {
 	}
 }
 
+func load(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Load(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lookTwice is how often it takes until a change counts.
+func (s *Store) lookTwice(t *testing.T) {
+	s.look(t.Context())
+	s.look(t.Context())
+}
+
 // files are the content of a directory: what is not there is removed, and an
 // empty text makes a directory.
 type files map[string]string
@@ -257,13 +272,9 @@ func TestReload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c.start.write(t, dir)
-			s, err := Load(options(dir))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := load(t, options(dir))
 			c.later.write(t, dir)
-			s.look(t.Context())
-			s.look(t.Context())
+			s.lookTwice(t)
 			if c.want.Refused == nil {
 				c.want.Refused = map[string]string{}
 			}
@@ -309,10 +320,7 @@ func TestRefusedAtStart(t *testing.T) {
 }
 
 func TestWithoutDirectory(t *testing.T) {
-	s, err := Load(options(""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := load(t, options(""))
 	if diff := cmp.Diff(map[string]string{"door": "1s door.yaml"}, s.state(t, "").InForce); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +10,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
@@ -80,9 +78,6 @@ func TestRunConfig(t *testing.T) {
 }
 
 func TestPodPatch(t *testing.T) {
-	template := func(text string) func(*v1beta1.MCPServerSpec) {
-		return func(s *v1beta1.MCPServerSpec) { s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
-	}
 	pod := func(c corev1.Container, change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {
 		c.Name = "mcp"
 		p := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "fetch-sa", Containers: []corev1.Container{c}}}
@@ -300,36 +295,6 @@ func TestOnlyProxiesOfStdioServersAttach(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestChecksum(t *testing.T) {
-	sum := func(change func(*runconfig.RunConfig)) string {
-		rc := runConfig(fetch(nil))
-		change(rc)
-		text, err := checksumOf(rc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	before := sum(func(*runconfig.RunConfig) {})
-	if len(before) != 64 || strings.Trim(before, "0123456789abcdef") != "" {
-		t.Errorf("checksum = %q, want a SHA-256 in hex", before)
-	}
-	for name, test := range map[string]struct {
-		change func(*runconfig.RunConfig)
-		same   bool
-	}{
-		"generation": {func(rc *runconfig.RunConfig) { rc.MCPServerGeneration = 9 }, true},
-		"backend replicas": {func(rc *runconfig.RunConfig) {
-			rc.ScalingConfig = &runconfig.ScalingConfig{BackendReplicas: new(int32(2))}
-		}, true},
-		"a variable": {func(rc *runconfig.RunConfig) { rc.EnvVars["MORE"] = "1" }, false},
-	} {
-		if same := sum(test.change) == before; same != test.same {
-			t.Errorf("%s: the same checksum = %v, want %v", name, same, test.same)
 		}
 	}
 }

@@ -116,25 +116,35 @@ func newPods(ctx context.Context, c client.Client, srv *server) error {
 	return nil
 }
 
-// stampsOf are what the templates of Deployment and StatefulSet bear.
-func stampsOf(t *testing.T, c client.Client, srv *server) []string {
-	t.Helper()
-	deployment, set := &appsv1.Deployment{}, &appsv1.StatefulSet{}
-	for _, obj := range []client.Object{deployment, set} {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(srv), obj); err != nil {
-			t.Fatal(err)
+func actionOf(s Settings, name string) func(client.Client) runner.Action[*server] {
+	return func(c client.Client) runner.Action[*server] { return (&steps{Settings: s, client: c}).actions()[name] }
+}
+
+func TestActionsAreIdempotent(t *testing.T) {
+	of := func(spec v1beta1.MCPServerSpec) func(context.Context, client.Client) (*server, error) {
+		return func(ctx context.Context, c client.Client) (*server, error) { return newServer(ctx, c, spec) }
+	}
+	rich, asking := v1beta1.MCPServerSpec{
+		Image: "example.org/fetch:1", Args: []string{"--verbose", ""}, Replicas: new(int32(3)),
+		Env: []v1beta1.EnvVar{{Name: "B", Value: "2"}, {Name: "A", Value: ""}}, Resources: v1beta1.ResourceRequirements{Limits: v1beta1.ResourceList{CPU: "1000m"}},
+		Secrets: []v1beta1.SecretRef{{Name: "token", Key: "TOKEN"}}, SessionAffinity: "None", ServiceAccount: new("own"),
+		PodTemplateSpec: &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeSelector":{"disk":"ssd"}}}`)},
+		ResourceOverrides: &v1beta1.ResourceOverrides{
+			ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{
+				MetadataOverrides: v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": ""}},
+				Env:               []v1beta1.EnvVar{{Name: "TOOLHIVE_DEBUG", Value: "true"}}, ImagePullSecrets: []v1beta1.LocalObjectReference{{Name: "pull"}}},
+			ProxyService: &v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}}},
+	}, httpServer
+	much(&asking)
+	stopped := func(ctx context.Context, c client.Client) (*server, error) {
+		srv, err := newServer(ctx, c, v1beta1.MCPServerSpec{Image: "a", Replicas: new(int32(0))})
+		if err != nil {
+			return nil, err
 		}
+		_, err = backendOf(ctx, c, srv, new(int32(3)))
+		return srv, err
 	}
-	return []string{deployment.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt], set.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt]}
-}
-
-func actionOf(name string) func(client.Client) runner.Action[*server] {
-	return func(c client.Client) runner.Action[*server] {
-		return (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()[name]
-	}
-}
-
-func TestChildrenAreHandledIdempotently(t *testing.T) {
+	made := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply Deployment"}
 	withPods := func(ctx context.Context, c client.Client) (*server, error) {
 		srv, err := newWorkload(ctx, c)
 		if err != nil {
@@ -143,22 +153,27 @@ func TestChildrenAreHandledIdempotently(t *testing.T) {
 		return srv, newPods(ctx, c, srv)
 	}
 	cases := map[string]struct {
-		action string
-		with   fsm.Params
-		setup  func(context.Context, client.Client) (*server, error)
-		want   []string
+		settings Settings
+		action   string
+		with     fsm.Params
+		setup    func(context.Context, client.Client) (*server, error)
+		want     []string
 	}{
-		"stamp": {"StampPodTemplates", nil, newWorkload, []string{"apply Deployment", "apply StatefulSet"}},
+		"make the least":   {own, "EnsureWorkload", nil, of(httpServer), made},
+		"make much":        {own, "EnsureWorkload", nil, of(rich), made[1:]}, // the account of the server is the user's
+		"stop the backend": {own, "EnsureWorkload", nil, stopped, append(slices.Clone(made), "apply StatefulSet")},
+		"make theirs":      {theirs, "EnsureWorkload", nil, of(asking), slices.Insert(slices.Clone(made), 6, "apply ConfigMap")},
+		"stamp":            {own, "StampPodTemplates", nil, newWorkload, []string{"apply Deployment", "apply StatefulSet"}},
 		// The action waits first, until the controllers have seen the workload.
-		"delete pods":        {"DeletePods", nil, withPods, []string{"delete Pod", "delete Pod"}},
-		"delete the proxy":   {"DeleteChildren", fsm.Params{"part": "proxy"}, newWorkload, []string{"delete Deployment"}},
-		"delete the backend": {"DeleteChildren", fsm.Params{"part": "backend"}, newWorkload, []string{"delete StatefulSet", "delete Service", "delete Service"}},
-		"delete the rest":    {"DeleteChildren", fsm.Params{"part": "rest"}, newWorkload, []string{"delete Service", "delete ConfigMap", "delete RoleBinding", "delete Role", "delete ServiceAccount", "delete ServiceAccount"}},
+		"delete pods":        {own, "DeletePods", nil, withPods, []string{"delete Pod", "delete Pod"}},
+		"delete the proxy":   {own, "DeleteChildren", fsm.Params{"part": "proxy"}, newWorkload, []string{"delete Deployment"}},
+		"delete the backend": {own, "DeleteChildren", fsm.Params{"part": "backend"}, newWorkload, []string{"delete StatefulSet", "delete Service", "delete Service"}},
+		"delete the rest":    {own, "DeleteChildren", fsm.Params{"part": "rest"}, newWorkload, []string{"delete Service", "delete ConfigMap", "delete RoleBinding", "delete Role", "delete ServiceAccount", "delete ServiceAccount"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			covered := runnertest.Idempotent(t, runnertest.Case[*server]{
-				Client: shared.Cluster(t).Client, Setup: c.setup, Action: actionOf(c.action), Meanwhile: observed,
+				Client: shared.Cluster(t).Client, Setup: c.setup, Action: actionOf(c.settings, c.action), Meanwhile: observed,
 				With: func(*server) fsm.Params { return c.with },
 			})
 			if diff := cmp.Diff(c.want, covered.Writes); diff != "" {
@@ -198,45 +213,6 @@ func TestDeletePodsTakesOursWithoutTheToken(t *testing.T) {
 	want := []string{"by-hand", "fetch-1", "fetch-abc-new", "job-of-somebody", "set-of-somebody"}
 	if diff := cmp.Diff(want, podNames(t, c, srv.Namespace)); diff != "" {
 		t.Errorf("pods that are left (-want +got):\n%s", diff)
-	}
-}
-
-// The stamp is nobody else's: neither what the operator applies nor what a proxy
-// does takes it away, whatever changed in the spec since.
-func TestStampSurvivesOthersApplies(t *testing.T) {
-	c := shared.Cluster(t).Client
-	ctx := t.Context()
-	srv, err := newWorkload(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := do(ctx, c, srv, "StampPodTemplates"); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{token, token}
-	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
-		t.Fatalf("stamps (-want +got):\n%s", diff)
-	}
-	before := srv.DeepCopy()
-	srv.Spec.Image = "example.org/fetch:2"
-	if err := c.Patch(ctx, srv, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := do(ctx, c, srv, "EnsureWorkload"); err != nil {
-		t.Fatal(err)
-	}
-	if err := deploy(ctx, c, srv, srv.Generation); err != nil {
-		t.Fatal(err)
-	}
-	set := &appsv1.StatefulSet{}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(srv), set); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == srv.Spec.Image }) {
-		t.Fatal("the proxy has not applied the new image: this test proves nothing")
-	}
-	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
-		t.Errorf("stamps after others' applies (-want +got):\n%s", diff)
 	}
 }
 
@@ -302,7 +278,7 @@ func TestRecreatedByAnotherBetweenReadAndWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &meddler{Client: admin, before: func() { replaceDeployment(t, admin, key) }}
-			got, err := runner.Once(t.Context(), m, srv, actionOf(c.action)(m), c.with, nil)
+			got, err := runner.Once(t.Context(), m, srv, actionOf(own, c.action)(m), c.with, nil)
 			if refused := apierrs.IsInvalid(err); refused != (c.want == nil) || err != nil && !refused {
 				t.Fatalf("%s: error = %v", c.why, err)
 			}

@@ -19,16 +19,8 @@ import (
 )
 
 func TestDeleteChildrenLeavesWhatIsNotOurs(t *testing.T) {
-	c := shared.Cluster(t).Client
-	ctx := t.Context()
-	namespace, err := newNamespace(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &server{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: namespace}, Spec: httpServer}
-	if err := c.Create(ctx, srv); err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld(t, httpServer)
+	c, ctx, srv, namespace := w.client, t.Context(), w.srv, w.srv.Namespace
 	service := func(name string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Service {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: owners},
 			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
@@ -58,7 +50,7 @@ func TestDeleteChildrenLeavesWhatIsNotOurs(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(ctx), test.obj) })
-			got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf("DeleteChildren")(c), fsm.Params{"part": test.part}, nil)
+			got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf(own, "DeleteChildren")(c), fsm.Params{"part": test.part}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +86,7 @@ func TestRemainingSaysWhatBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf("DeleteChildren")(c), fsm.Params{"part": partBackend}, nil)
+	got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf(own, "DeleteChildren")(c), fsm.Params{"part": partBackend}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +150,7 @@ func TestPodsOfAStrangerAreNotWaitedFor(t *testing.T) {
 			if err := newPods(t.Context(), w.client, w.srv); err != nil {
 				t.Fatal(err)
 			}
-			got, err := runner.Once(t.Context(), w.client, w.srv.DeepCopy(), actionOf("DeleteChildren")(w.client), fsm.Params{"part": test.part}, nil)
+			got, err := runner.Once(t.Context(), w.client, w.srv.DeepCopy(), actionOf(own, "DeleteChildren")(w.client), fsm.Params{"part": test.part}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,16 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // httpServer is a spec that says as little as it can.
@@ -45,14 +41,19 @@ func newWorld(t *testing.T, spec v1beta1.MCPServerSpec) *world {
 		t.Fatal(err)
 	}
 	w := &world{T: t, srv: srv}
-	w.client = interceptor.NewClient(admin, interceptor.Funcs{
+	w.client = countWrites(admin, &w.writes)
+	return w
+}
+
+// countWrites counts applies that are no dry runs.
+func countWrites(c client.WithWatch, writes *int) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, body runtime.ApplyConfiguration, o ...client.ApplyOption) error {
 			if all := (&client.ApplyOptions{}).ApplyOptions(o); len(all.DryRun) == 0 {
-				w.writes++
+				*writes++
 			}
 			return c.Apply(ctx, body, o...)
 		}})
-	return w
 }
 
 // ensure calls EnsureWorkload and answers how many writes it took.
@@ -95,80 +96,6 @@ func (w *world) file() runconfig.RunConfig {
 		w.Fatal(err)
 	}
 	return rc
-}
-
-func TestEnsureWorkloadIsIdempotent(t *testing.T) {
-	covered := runnertest.Idempotent(t, runnertest.Case[*server]{
-		Client: shared.Cluster(t).Client,
-		Setup: func(ctx context.Context, c client.Client) (*server, error) {
-			return newServer(ctx, c, httpServer)
-		},
-		Action: func(c client.Client) runner.Action[*server] {
-			return (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()["EnsureWorkload"]
-		},
-	})
-	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply Deployment"}
-	if diff := cmp.Diff(want, covered.Writes); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-}
-
-// TestRightsOfTheChartSuffice grants to a proxy what the manager must hold itself.
-func TestRightsOfTheChartSuffice(t *testing.T) {
-	rules, err := harness.ChartRules("mcpserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := shared.Cluster(t)
-	if err := cluster.Grant(t.Context(), "manager", rules); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.KubeconfigOf("manager"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	manager, err := client.New(cfg, client.Options{Scheme: NewScheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, httpServer)
-	if _, err := backendOf(t.Context(), w.client, w.srv, new(int32(2))); err != nil {
-		t.Fatal(err)
-	}
-	for _, replicas := range []string{"1", "0"} {
-		w.edit(w.srv, `{"spec":{"replicas":`+replicas+`}}`)
-		if _, err := do(t.Context(), manager, w.srv, "EnsureWorkload"); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != (scale{before: "2"}) {
-		t.Errorf("scale = %+v, want that the backend was stopped", got)
-	}
-}
-
-func TestSecondEnsureSendsNothing(t *testing.T) {
-	for name, spec := range map[string]v1beta1.MCPServerSpec{
-		"the least": httpServer,
-		"much": {
-			Image: "example.org/fetch:1", Args: []string{"--verbose", ""}, Replicas: new(int32(3)),
-			Env: []v1beta1.EnvVar{{Name: "B", Value: "2"}, {Name: "A", Value: ""}}, Resources: v1beta1.ResourceRequirements{Limits: v1beta1.ResourceList{CPU: "1000m"}},
-			Secrets: []v1beta1.SecretRef{{Name: "token", Key: "TOKEN"}}, SessionAffinity: "None", ServiceAccount: new("own"),
-			PodTemplateSpec: &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeSelector":{"disk":"ssd"}}}`)},
-			ResourceOverrides: &v1beta1.ResourceOverrides{
-				ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{
-					MetadataOverrides: v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": ""}},
-					Env:               []v1beta1.EnvVar{{Name: "TOOLHIVE_DEBUG", Value: "true"}}, ImagePullSecrets: []v1beta1.LocalObjectReference{{Name: "pull"}}},
-				ProxyService: &v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, spec)
-			w.ensure()
-			if again := w.ensure(); again != 0 {
-				t.Errorf("%d writes, want 0", again)
-			}
-		})
-	}
 }
 
 // TestWhatRestartsProxies changes the spec of a running server. Whatever the pods
@@ -251,26 +178,37 @@ func TestReplicasOfProxies(t *testing.T) {
 	cases := map[string]struct {
 		why, transport string
 		spec           *int32
-		scaled         string
-		want           int32
+		// handedOver: the spec names no number any more; scaled is what somebody makes of it then.
+		handedOver bool
+		scaled     string
+		want       int32
 	}{
-		"unset":               {"an autoscaler's to choose", v1beta1.TransportSSE, nil, "5", 5},
-		"set":                 {"the spec's", v1beta1.TransportSSE, new(int32(2)), "5", 2},
-		"stdio, set":          {"one proxy can be attached", v1beta1.TransportStdio, new(int32(3)), "", 1},
-		"stdio, unset":        {"one proxy can be attached, whoever scales", v1beta1.TransportStdio, nil, "5", 1},
-		"stdio, stopped":      {"scaled to zero by hand", v1beta1.TransportStdio, nil, "0", 0},
-		"unset, stopped":      {"scaled to zero by hand", v1beta1.TransportSSE, nil, "0", 0},
-		"stopped by the spec": {"scaled up by hand against the spec", v1beta1.TransportSSE, new(int32(0)), "2", 0},
+		"unset":               {"an autoscaler's to choose", v1beta1.TransportSSE, nil, false, "5", 5},
+		"set":                 {"the spec's", v1beta1.TransportSSE, new(int32(2)), false, "5", 2},
+		"stdio, set":          {"one proxy can be attached", v1beta1.TransportStdio, new(int32(3)), false, "", 1},
+		"stdio, unset":        {"one proxy can be attached, whoever scales", v1beta1.TransportStdio, nil, false, "5", 1},
+		"stdio, stopped":      {"scaled to zero by hand", v1beta1.TransportStdio, nil, false, "0", 0},
+		"unset, stopped":      {"scaled to zero by hand", v1beta1.TransportSSE, nil, false, "0", 0},
+		"stopped by the spec": {"scaled up by hand against the spec", v1beta1.TransportSSE, new(int32(0)), false, "2", 0},
+		"unset, running":      {"an autoscaler takes over what it finds", v1beta1.TransportSSE, new(int32(3)), true, "", 3},
+		"unset, was stopped":  {"nothing else would start it again", v1beta1.TransportSSE, new(int32(0)), true, "", 1},
+		"unset, then scaled":  {"the autoscaler's number stays", v1beta1.TransportSSE, new(int32(3)), true, "5", 5},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, v1beta1.MCPServerSpec{Image: "example.org/fetch:1", Transport: test.transport, Replicas: test.spec})
 			w.ensure()
+			if test.handedOver {
+				w.edit(w.srv, `{"spec":{"replicas":null}}`)
+				w.ensure()
+			}
 			if test.scaled != "" {
 				w.edit(w.deployment(), `{"spec":{"replicas":`+test.scaled+`}}`)
 			}
 			for range 3 { // it stays there
-				w.ensure()
+				if writes := w.ensure(); test.handedOver && writes != 0 {
+					t.Errorf("%d writes, want none: %s", writes, test.why)
+				}
 				if got := *w.deployment().Spec.Replicas; got != test.want {
 					t.Errorf("%d replicas, want %d: %s", got, test.want, test.why)
 				}
@@ -279,51 +217,6 @@ func TestReplicasOfProxies(t *testing.T) {
 				t.Errorf("%d writes at the next look, want 0", again)
 			}
 		})
-	}
-}
-
-// TestReplicasAreHandedOver takes the number out of the spec.
-func TestReplicasAreHandedOver(t *testing.T) {
-	for name, test := range map[string]struct {
-		why          string
-		before, want int32
-	}{
-		"running": {"an autoscaler takes over what it finds", 3, 3},
-		"stopped": {"nothing else would start it again", 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := httpServer
-			spec.Replicas = &test.before
-			w := newWorld(t, spec)
-			w.ensure()
-			w.edit(w.srv, `{"spec":{"replicas":null}}`)
-			w.ensure()
-			if got := *w.deployment().Spec.Replicas; got != test.want {
-				t.Errorf("%d replicas, want %d: %s", got, test.want, test.why)
-			}
-			w.edit(w.deployment(), `{"spec":{"replicas":5}}`)
-			if writes := w.ensure(); writes != 0 || *w.deployment().Spec.Replicas != 5 {
-				t.Errorf("%d writes, %d replicas: want that the autoscaler's 5 stay", writes, *w.deployment().Spec.Replicas)
-			}
-		})
-	}
-}
-
-func TestOthersEditsOfTheDeployment(t *testing.T) {
-	w := newWorld(t, httpServer)
-	w.ensure()
-	w.edit(w.deployment(), `{"metadata":{"labels":{"policy":"seen"}},"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"noon"}}}}}`)
-	if writes := w.ensure(); writes != 0 {
-		t.Errorf("%d writes after kubectl rollout restart and a policy engine's label, want 0", writes)
-	}
-	w.edit(w.deployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"toolhive","image":"example.org/other"}]}}}}`)
-	if writes := w.ensure(); writes != 1 {
-		t.Errorf("%d writes after the image was changed by hand, want 1", writes)
-	}
-	d := w.deployment()
-	got := []string{d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"], d.Labels["policy"]}
-	if diff := cmp.Diff([]string{"example.org/proxy:1", "noon", "seen"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -347,9 +240,8 @@ func TestTakenNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
-		var terminal *fsm.TerminalError
-		if !errors.As(err, &terminal) || terminal.Reason != "NameTaken" ||
-			!strings.Contains(err.Error(), theirs.GetName()+" belongs to no owner") || !strings.Contains(err.Error(), "choose another name") {
+		if reason, says := terminal(err); reason != "NameTaken" ||
+			!strings.Contains(says, theirs.GetName()+" belongs to no owner") || !strings.Contains(says, "choose another name") {
 			t.Errorf("%T %s: error = %v, want a terminal one that names it and the remedy", theirs, theirs.GetName(), err)
 		}
 		if now := get(w, theirs.DeepCopyObject().(client.Object), theirs.GetName()); now.GetResourceVersion() != theirs.GetResourceVersion() {
@@ -382,8 +274,7 @@ func TestWhatTheServerRefusesIsTerminal(t *testing.T) {
 	spec.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyService: &v1beta1.MetadataOverrides{Labels: map[string]string{"a label": "with a space"}}}
 	w := newWorld(t, spec)
 	_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
-	var terminal *fsm.TerminalError
-	if !errors.As(err, &terminal) || terminal.Reason != "InvalidSpec" || !strings.Contains(err.Error(), "a label") {
+	if reason, says := terminal(err); reason != "InvalidSpec" || !strings.Contains(says, "a label") {
 		t.Errorf("error = %v, want a terminal one that names the label", err)
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
-	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
@@ -91,8 +90,7 @@ func TestNoRightsOnWhatIsOthers(t *testing.T) {
 				taken := func() {
 					t.Helper()
 					err := ensure()
-					var terminal *fsm.TerminalError
-					if !errors.As(err, &terminal) || terminal.Reason != "NameTaken" || !strings.Contains(err.Error(), theirs.GetName()+" belongs to no owner") {
+					if reason, says := terminal(err); reason != "NameTaken" || !strings.Contains(says, theirs.GetName()+" belongs to no owner") {
 						t.Errorf("error = %v, want a terminal one that names it", err)
 					}
 					if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: w.srv.Namespace, Name: account}, &rbacv1.RoleBinding{}); !apierrs.IsNotFound(err) {
@@ -141,9 +139,8 @@ func TestTheAccountOfAProxyIsNotBorrowed(t *testing.T) {
 			c.change(&spec)
 			w := newWorld(t, spec)
 			_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
-			var terminal *fsm.TerminalError
-			if refused := errors.As(err, &terminal) && terminal.Reason == "InvalidSpec"; refused != c.refused {
-				t.Fatalf("error = %v, refused = %v, want %v: %s", err, refused, c.refused, c.why)
+			if reason, _ := terminal(err); (reason == "InvalidSpec") != c.refused {
+				t.Fatalf("error = %v, want that it is refused: %v: %s", err, c.refused, c.why)
 			}
 			if c.refused {
 				if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: w.srv.Namespace, Name: "fetch"}, &appsv1.Deployment{}); !apierrs.IsNotFound(err) {

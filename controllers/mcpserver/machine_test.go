@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,9 +35,16 @@ var (
 // refusedSpec is an error that only a new spec ends.
 var refusedSpec = fsm.Terminal("InvalidSpec", "the API server refuses it")
 
+var shipped struct {
+	once    sync.Once
+	machine *fsm.Machine
+}
+
+// shippedMachine is bound once for all tests, of which most cases ask for it: nothing changes a machine.
 func shippedMachine(t testing.TB) *fsm.Machine {
 	t.Helper()
-	return fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings())
+	shipped.once.Do(func() { shipped.machine = fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings()) })
+	return shipped.machine
 }
 
 func newPlay(t *testing.T) *play {

@@ -42,26 +42,22 @@ func startServer() (*harness.Cluster, error) {
 	return cluster, crds.Install(ctx, cluster.Config, ours)
 }
 
-// newNamespace makes one for a test.
-func newNamespace(ctx context.Context, c client.Client) (string, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "mcpserver-"}}
-	err := c.Create(ctx, namespace)
-	return namespace.Name, err
-}
-
 // newServer creates one that is called fetch, in a namespace of its own.
 func newServer(ctx context.Context, c client.Client, spec v1beta1.MCPServerSpec) (*server, error) {
-	namespace, err := newNamespace(ctx, c)
-	if err != nil {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "mcpserver-"}}
+	if err := c.Create(ctx, namespace); err != nil {
 		return nil, err
 	}
-	srv := &server{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: namespace}, Spec: spec}
+	srv := &server{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: namespace.Name}, Spec: spec}
 	return srv, c.Create(ctx, srv)
 }
 
+// own are the settings of a manager whose proxies are Phasegate's.
+var own = Settings{ProxyImage: "example.org/proxy:1"}
+
 // do calls an action for the server as it is stored now.
 func do(ctx context.Context, c client.Client, srv *server, action string) (outputs, error) {
-	return doWith(ctx, &steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}, srv, action)
+	return doWith(ctx, &steps{Settings: own, client: c}, srv, action)
 }
 
 func doWith(ctx context.Context, s *steps, srv *server, action string) (outputs, error) {

@@ -2,21 +2,17 @@ package mcpserver
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 func TestSpecProblems(t *testing.T) {
 	type spec = v1beta1.MCPServerSpec
-	template := func(text string) func(*spec) {
-		return func(s *spec) { s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
-	}
 	invalid := func(text string) []*problem { return []*problem{{"InvalidSpec", text}} }
 	badTemplate := func(text string) []*problem {
 		return []*problem{{"InvalidPodTemplateSpec", "spec.podTemplateSpec is not a pod template: " + text}}
@@ -58,11 +54,11 @@ func TestSpecProblems(t *testing.T) {
 		}, invalid("spec.resourceOverrides.proxyDeployment.env has TOOLHIVE_PROXY_ALLOWED_HOST, which this proxy does not read: " +
 			"correct the name (TOOLHIVE_PROXY_ALLOWED_HOSTS, TOOLHIVE_PROXY_ALLOWED_ORIGINS, TOOLHIVE_PROXY_REQUEST_TIMEOUT), or remove it")},
 		"protection": {"nobody would give it", func(s *spec) {
-			s.OIDCConfigRef, s.RateLimiting, s.Audit = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{"enabled":true}`)}
+			s.OIDCConfigRef, s.RateLimiting, s.Audit = text(`{}`), text(`{}`), text(`{"enabled":true}`)
 		}, []*problem{{"NotEnforced", "this proxy does not enforce spec.oidcConfigRef, spec.rateLimiting, spec.audit, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"oidcConfigRef,rateLimiting,audit\""}}},
 		"all at once": {"a person corrects all in one edit", func(s *spec) {
 			template(`{"a":1}`)(s)
-			s.AuthServerRef, s.Image, s.ServiceAccount = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, "a b", new("A")
+			s.AuthServerRef, s.Image, s.ServiceAccount = text(`{}`), "a b", new("A")
 		}, []*problem{
 			{"NotEnforced", "this proxy does not enforce spec.authServerRef, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"authServerRef\""},
 			{"InvalidPodTemplateSpec", `spec.podTemplateSpec is not a pod template: unknown field "a"`},
@@ -88,34 +84,19 @@ func TestSpecProblems(t *testing.T) {
 // What asks for protection is never run as if it had it: the server is not run, unless
 // the object says for each field that it accepts this.
 func TestNoServerIsOpenThatAsksForProtection(t *testing.T) {
-	object := func(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
-	for field, ask := range map[string]func(*v1beta1.MCPServerSpec){
-		"oidcConfigRef":  func(s *v1beta1.MCPServerSpec) { s.OIDCConfigRef = object(`{"name":"a","audience":"b"}`) },
-		"authServerRef":  func(s *v1beta1.MCPServerSpec) { s.AuthServerRef = object(`{"name":"a"}`) },
-		"authzConfigRef": func(s *v1beta1.MCPServerSpec) { s.AuthzConfigRef = object(`{"name":"a"}`) },
-		"authzConfig": func(s *v1beta1.MCPServerSpec) {
-			s.AuthzConfig = object(`{"type":"inline","inline":{"policies":["p"]}}`)
-		},
-		"rateLimiting":          func(s *v1beta1.MCPServerSpec) { s.RateLimiting = object(`{"shared":{}}`) },
-		"webhookConfigRef":      func(s *v1beta1.MCPServerSpec) { s.WebhookConfigRef = object(`{"name":"a"}`) },
-		"audit":                 func(s *v1beta1.MCPServerSpec) { s.Audit = object(`{"enabled":true}`) },
-		"oidcConfig":            func(s *v1beta1.MCPServerSpec) { s.OIDCConfig = object(`{"type":"kubernetes"}`) },
-		"tools":                 func(s *v1beta1.MCPServerSpec) { s.ToolsFilter = object(`["fetch"]`) },
-		"toolConfigRef":         func(s *v1beta1.MCPServerSpec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "a"} },
-		"externalAuthConfigRef": func(s *v1beta1.MCPServerSpec) { s.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "a"} },
-	} {
-		t.Run(field, func(t *testing.T) {
-			for accepts, want := range map[string]bool{"": true, "true": true, "image, groupRef": true, field: false, "image, spec." + field + " ": false} {
-				srv := fetch(ask)
-				srv.Annotations = map[string]string{"phasegate.dev/accept-not-enforced": accepts}
-				problems := specProblems(Phasegate, srv)
-				refused := len(problems) > 0 && problems[0].Reason == v1beta1.ReasonNotEnforced && strings.Contains(problems[0].Message, "spec."+field)
-				told := problemsByCondition(Phasegate, srv)[v1beta1.ConditionSpecEnforced]
-				if refused != want || told == nil || !strings.Contains(told.Message, "spec."+field) {
-					t.Errorf("accepting %q, refused is %v, want %v; problems %v, SpecEnforced %v", accepts, refused, want, problems, told)
-				}
+	fields := protection(Phasegate, fetch(all))
+	for i, field := range fields {
+		others := strings.Join(slices.Delete(slices.Clone(fields), i, i+1), ",")
+		for accepts, want := range map[string]bool{others: true, "true, image," + others: true, others + "," + field: false, others + ", spec." + field + " ": false} {
+			srv := fetch(all)
+			srv.Annotations = map[string]string{"phasegate.dev/accept-not-enforced": accepts}
+			problems, what := specProblems(Phasegate, srv), "spec."+field+", so the server"
+			refused := len(problems) > 0 && problems[0].Reason == v1beta1.ReasonNotEnforced && strings.Contains(problems[0].Message, what)
+			told := problemsByCondition(Phasegate, srv)[v1beta1.ConditionSpecEnforced]
+			if refused != want || told == nil || !strings.Contains(told.Message, "spec."+field) {
+				t.Errorf("accepting %q, refused is %v, want %v; problems %v, SpecEnforced %v", accepts, refused, want, problems, told)
 			}
-		})
+		}
 	}
 }
 
@@ -176,16 +157,16 @@ func TestProblemsByCondition(t *testing.T) {
 		"no time":     {why: "the peer only logs it", annotations: map[string]string{at: "now"}, want: map[string]*problem{"RestartRequestValid": {"InvalidRestartTimestamp", `annotation mcpserver.toolhive.stacklok.dev/restarted-at is "now", which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted`}}},
 		"no strategy": {why: "the peer takes it for rolling", annotations: map[string]string{at: "2026-03-04T12:00:00Z", strategy: "Rolling"}, want: map[string]*problem{"RestartRequestValid": {"InvalidRestartStrategy", `annotation mcpserver.toolhive.stacklok.dev/restart-strategy is "Rolling", neither rolling nor immediate: nothing is restarted`}}},
 		"without effect": {why: "the server runs, and it is told", annotations: map[string]string{v1beta1.AnnotationAcceptNotEnforced: "authzConfig"}, change: func(s *v1beta1.MCPServerSpec) {
-			s.TelemetryConfigRef, s.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{}`)}
+			s.TelemetryConfigRef, s.AuthzConfig = text(`{}`), text(`{}`)
 		}, want: map[string]*problem{"SpecEnforced": {"NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig, spec.telemetryConfigRef"}}},
 		"accepted and more": {why: "what was accepted stays so in the annotation that is proposed", annotations: map[string]string{v1beta1.AnnotationAcceptNotEnforced: "toolConfigRef"}, change: func(s *v1beta1.MCPServerSpec) {
-			s.ToolConfigRef, s.AuthzConfig = &v1beta1.LocalRef{Name: "a"}, &apiextensionsv1.JSON{Raw: []byte(`{}`)}
+			s.ToolConfigRef, s.AuthzConfig = &v1beta1.LocalRef{Name: "a"}, text(`{}`)
 		}, want: map[string]*problem{"SpecEnforced": {"NotEnforced", "this proxy does not enforce spec.authzConfig, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"toolConfigRef,authzConfig\""}}},
 		"accepted, mistyped": {why: "the server does not run, and the message has the right name", annotations: map[string]string{"phasegate.dev/acept-not-enforced": "authzConfig"}, change: func(s *v1beta1.MCPServerSpec) {
-			s.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)}
+			s.AuthzConfig = text(`{}`)
 		}, want: map[string]*problem{"SpecEnforced": {"NotEnforced", "this proxy does not enforce spec.authzConfig, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"authzConfig\""}}},
-		"audit, disabled": {why: "it asks for nothing", change: func(s *v1beta1.MCPServerSpec) { s.Audit = &apiextensionsv1.JSON{Raw: []byte(`{"enabled":false}`)} }},
-		"group":           {why: "a group asks nothing of the proxy", change: func(s *v1beta1.MCPServerSpec) { s.GroupRef = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }},
+		"audit, disabled": {why: "it asks for nothing", change: func(s *v1beta1.MCPServerSpec) { s.Audit = text(`{"enabled":false}`) }},
+		"group":           {why: "a group asks nothing of the proxy", change: func(s *v1beta1.MCPServerSpec) { s.GroupRef = text(`{}`) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := fetch(test.change)

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,8 @@ func TestReferences(t *testing.T) {
 	})
 	both := map[string][]string{"MCPToolConfig": {"tools"}, "MCPExternalAuthConfig": {"auth", "issuer"}, "MCPGroup": {"team"}}
 	theirs := map[string][]string{"MCPOIDCConfig": {"oidc"}, "MCPAuthzConfig": nil, "MCPTelemetryConfig": nil, webhookKind: nil}
-	for flavour, want := range map[Flavour]map[string][]string{Phasegate: both, ToolHive: union(both, theirs)} {
+	maps.Copy(theirs, both)
+	for flavour, want := range map[Flavour]map[string][]string{Phasegate: both, ToolHive: theirs} {
 		got := map[string][]string{}
 		for _, k := range flavour.references() {
 			got[k.Kind] = k.Names(srv)
@@ -27,16 +29,6 @@ func TestReferences(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", flavour, diff)
 		}
 	}
-}
-
-func union(all ...map[string][]string) map[string][]string {
-	whole := map[string][]string{}
-	for _, some := range all {
-		for k, v := range some {
-			whole[k] = v
-		}
-	}
-	return whole
 }
 
 // What of a configuration a step does not read wakes nobody: the status of a group follows its servers.

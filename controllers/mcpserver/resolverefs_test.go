@@ -36,6 +36,17 @@ func config(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return obj
 }
 
+// worldOf has a server and what is beside it; fails is what each read of a configuration fails with, or nil.
+func worldOf(srv *server, fails error, beside ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(append(beside, srv)...).WithStatusSubresource(srv).
+		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+			if _, custom := obj.(*unstructured.Unstructured); custom && fails != nil {
+				return fails
+			}
+			return w.Get(ctx, key, obj, o...)
+		}}).Build()
+}
+
 func TestResolveRefs(t *testing.T) {
 	const hash = "9e8a4b7c2d6f0e13"
 	absentTool := seen{"ToolConfigRefValidated", "False", "ToolConfigRefNotFound", "MCPToolConfig tools is not in namespace tools: create it, or remove the reference"}
@@ -77,13 +88,7 @@ func TestResolveRefs(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			srv := c.srv
-			world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(append(c.configs, srv)...).WithStatusSubresource(srv).
-				WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
-					if _, custom := obj.(*unstructured.Unstructured); custom && c.fails != nil {
-						return c.fails
-					}
-					return w.Get(ctx, key, obj, o...)
-				}}).Build()
+			world := worldOf(srv, c.fails, c.configs...)
 			before := srv.DeepCopy()
 			_, err := do(t.Context(), world, srv, "ResolveRefs")
 			if !errors.Is(err, c.says) {
@@ -113,27 +118,6 @@ var (
 	errBusy   = apierrs.NewTooManyRequests("later", 1)
 	errDenied = apierrs.NewForbidden(schema.GroupResource{}, "tools", nil)
 )
-
-// A hash that depends on the order of fields, or on who wrote the object, would
-// tell of changes that are none.
-func TestHashOfIsTheSpecs(t *testing.T) {
-	a := config("MCPToolConfig", "tools", map[string]any{"a": "x", "b": []any{int64(1), 2.5}})
-	b := a.DeepCopy()
-	b.SetLabels(map[string]string{"new": "label"})
-	b.Object["status"] = map[string]any{"seen": true}
-	c := config("MCPToolConfig", "tools", map[string]any{"a": "x", "b": []any{2.5, int64(1)}})
-	var hashes []string
-	for _, obj := range []*unstructured.Unstructured{a, b, c} {
-		hash, err := hashOf(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hashes = append(hashes, hash)
-	}
-	if hashes[0] != hashes[1] || hashes[0] == hashes[2] || len(hashes[0]) != 2*hashBytes {
-		t.Errorf("hashes of one spec, the same, another: %v", hashes)
-	}
-}
 
 // withStatus is a configuration with a status that another controller writes; observed 0 stands for none.
 func withStatus(obj *unstructured.Unstructured, generation, observed int64, status map[string]any) *unstructured.Unstructured {
@@ -236,11 +220,11 @@ func TestWhatReferencesLeadTo(t *testing.T) {
 			seen{auths, "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig as has hash 76e7a67f1fbdef25"}},
 	} {
 		srv := described("Ready", metav1.ConditionTrue, c.change, func(s *server) { s.Status.Conditions = nil })
-		objects := []client.Object{srv}
+		var there []client.Object
 		if c.there != nil {
-			objects = append(objects, c.there)
+			there = append(there, c.there)
 		}
-		world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()
+		world := worldOf(srv, nil, there...)
 		for _, flavour := range Flavours {
 			found, err := (&steps{Settings: Settings{Proxy: flavour}, client: world}).findings(t.Context(), srv)
 			if err != nil {
@@ -269,14 +253,7 @@ func TestReferencesThatCannotBeRead(t *testing.T) {
 			srv := described("Ready", metav1.ConditionTrue, change, func(s *server) {
 				s.Status.Conditions = []metav1.Condition{{Type: name + "Validated", Status: metav1.ConditionTrue, Reason: name + "Valid", Message: "of before"}}
 			})
-			world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(srv).WithStatusSubresource(srv).
-				WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
-					if _, custom := obj.(*unstructured.Unstructured); custom {
-						return errBusy
-					}
-					return w.Get(ctx, key, obj, o...)
-				}}).Build()
-			_, err := (&steps{Settings: theirs, client: world}).toolHive(t.Context(), srv)
+			_, err := (&steps{Settings: theirs, client: worldOf(srv, errBusy)}).toolHive(t.Context(), srv)
 			if !errors.Is(err, errBusy) {
 				t.Fatalf("error = %v, want %v", err, errBusy)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/apply"
-	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 )
 
 func TestBackendScale(t *testing.T) {
@@ -58,104 +55,46 @@ func backendOf(ctx context.Context, c client.Client, srv *server, replicas *int3
 	return ensure(ctx, a, set)
 }
 
-// TestScaleToZeroAndBack takes no part of the backend but its number of pods.
+// TestScaleToZeroAndBack takes no part of the backend but its number of pods. The peer's proxies have left a StatefulSet without an
+// owner; it bears the server's labels, by which a restart and a deletion know it too.
 func TestScaleToZeroAndBack(t *testing.T) {
-	w := newWorld(t, httpServer)
-	set, err := backendOf(t.Context(), w.client, w.srv, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.edit(set, `{"spec":{"replicas":3}}`) // an autoscaler
-	for _, step := range []struct {
-		what, spec string
-		want       scale
-		writes     int
-	}{
-		{"the least spec", `{"replicas":null}`, scale{replicas: 3}, 7},
-		{"stopped", `{"replicas":0}`, scale{before: "3"}, 2},
-		{"started", `{"replicas":2}`, scale{replicas: 3}, 2},
-		{"more backends", `{"backendReplicas":5}`, scale{replicas: 5}, 2},
-		{"any backends", `{"backendReplicas":null}`, scale{replicas: 5}, 1},
+	for whose, metadata := range map[string]string{
+		"ours": `{}`, "the peer's": `{"ownerReferences":null,"labels":{"app":"fetch","` + v1beta1.LabelName + `":"fetch"}}`,
 	} {
-		w.edit(w.srv, `{"spec":`+step.spec+`}`)
-		if writes := w.ensure(); writes != step.writes {
-			t.Errorf("%s: %d writes, want %d", step.what, writes, step.writes)
+		w := newWorld(t, httpServer)
+		set, err := backendOf(t.Context(), w.client, w.srv, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(step.want, scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")), cmp.AllowUnexported(scale{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.what, diff)
-		}
-		if again := w.ensure(); again != 0 {
-			t.Errorf("%s: %d writes at the next look, want 0", step.what, again)
-		}
-	}
-	// A proxy that starts now applies what it did before, and reverts nothing.
-	set, err = backendOf(t.Context(), w.client, w.srv, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := scaleOf(set); got != (scale{replicas: 5}) {
-		t.Errorf("after a proxy's apply: %+v, want 5 replicas", got)
-	}
-}
-
-func TestAnothersStatefulSetIsNotScaled(t *testing.T) {
-	w := newWorld(t, v1beta1.MCPServerSpec{Image: "a", Replicas: new(int32(0))})
-	other := w.srv.DeepCopy()
-	other.UID = "another"
-	if _, err := backendOf(t.Context(), w.client, other, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := do(t.Context(), w.client, w.srv, "EnsureWorkload"); !isTaken(err) {
-		t.Errorf("error = %v, want that the name is taken", err)
-	}
-	if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != (scale{replicas: 1}) {
-		t.Errorf("scale = %+v, want 1 as before", got)
-	}
-}
-
-// The peer's proxies have left a StatefulSet without an owner; it bears the server's
-// labels, by which a restart and a deletion know it too.
-func TestThePeersStatefulSetIsScaled(t *testing.T) {
-	w := newWorld(t, v1beta1.MCPServerSpec{Image: "a", Replicas: new(int32(0))})
-	set, err := backendOf(t.Context(), w.client, w.srv, new(int32(3)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.edit(set, `{"metadata":{"ownerReferences":null,"labels":{"app":"fetch","`+v1beta1.LabelName+`":"fetch"}}}`)
-	for _, step := range []struct {
-		what, spec string
-		want       scale
-	}{
-		{"stopped", `{"replicas":0}`, scale{before: "3"}},
-		{"started", `{"replicas":1}`, scale{replicas: 3}},
-	} {
-		w.edit(w.srv, `{"spec":`+step.spec+`}`)
-		w.ensure()
-		if diff := cmp.Diff(step.want, scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")), cmp.AllowUnexported(scale{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.what, diff)
-		}
-		if again := w.ensure(); again != 0 {
-			t.Errorf("%s: %d writes at the next look, want 0", step.what, again)
-		}
-	}
-}
-
-func TestScaleIsIdempotent(t *testing.T) {
-	covered := runnertest.Idempotent(t, runnertest.Case[*server]{
-		Client: shared.Cluster(t).Client,
-		Setup: func(ctx context.Context, c client.Client) (*server, error) {
-			srv, err := newServer(ctx, c, v1beta1.MCPServerSpec{Image: "a", Replicas: new(int32(0))})
-			if err != nil {
-				return nil, err
+		w.edit(set, `{"metadata":`+metadata+`,"spec":{"replicas":3}}`) // an autoscaler
+		for _, step := range []struct {
+			what, spec string
+			want       scale
+			writes     int
+		}{
+			{"the least spec", `{"replicas":null}`, scale{replicas: 3}, 7},
+			{"stopped", `{"replicas":0}`, scale{before: "3"}, 2},
+			{"started", `{"replicas":2}`, scale{replicas: 3}, 2},
+			{"more backends", `{"backendReplicas":5}`, scale{replicas: 5}, 2},
+			{"any backends", `{"backendReplicas":null}`, scale{replicas: 5}, 1},
+		} {
+			w.edit(w.srv, `{"spec":`+step.spec+`}`)
+			if writes := w.ensure(); writes != step.writes {
+				t.Errorf("%s, %s: %d writes, want %d", whose, step.what, writes, step.writes)
 			}
-			_, err = backendOf(ctx, c, srv, new(int32(3)))
-			return srv, err
-		},
-		Action: func(c client.Client) runner.Action[*server] {
-			return (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()["EnsureWorkload"]
-		},
-	})
-	if last := covered.Writes[len(covered.Writes)-1]; last != "apply StatefulSet" {
-		t.Errorf("the last write is %q, want that of the StatefulSet", last)
+			if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != step.want {
+				t.Errorf("%s, %s: %+v, want %+v", whose, step.what, got, step.want)
+			}
+			if again := w.ensure(); again != 0 {
+				t.Errorf("%s, %s: %d writes at the next look, want 0", whose, step.what, again)
+			}
+		}
+		if whose != "ours" {
+			continue
+		}
+		// A proxy that starts now applies what it did before, and reverts nothing.
+		if set, err = backendOf(t.Context(), w.client, w.srv, nil); err != nil || scaleOf(set) != (scale{replicas: 5}) {
+			t.Errorf("after a proxy's apply: %+v, %v, want 5 replicas", scaleOf(set), err)
+		}
 	}
 }

@@ -15,41 +15,6 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
-// Deployments that the peer made say nothing of a strategy, for which the API
-// server fills in a rolling update; a server of its default transport has another.
-func TestTakesOverThePeersDeployment(t *testing.T) {
-	for _, transport := range []string{v1beta1.TransportStdio, v1beta1.TransportSSE} {
-		t.Run(transport, func(t *testing.T) {
-			w := newWorld(t, v1beta1.MCPServerSpec{Image: "example.org/fetch:1", Transport: transport})
-			labels := v1beta1.ProxyLabels(w.srv.Name)
-			peers := &appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: w.srv.Namespace, Name: w.srv.Name, Labels: labels,
-					OwnerReferences: []metav1.OwnerReference{ownerReference(w.srv)},
-				},
-				Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: labels},
-					Template: corev1.PodTemplateSpec{
-						ObjectMeta: metav1.ObjectMeta{Labels: labels},
-						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: v1beta1.ProxyContainer, Image: "example.org/peer:1"}}},
-					},
-				},
-			}
-			if err := w.client.Create(t.Context(), peers, client.FieldOwner("peer")); err != nil {
-				t.Fatal(err)
-			}
-			w.ensure()
-			now := w.deployment()
-			if got, want := now.Spec.Strategy.Type, strategy(&w.srv.Spec).Type; got != want || now.UID != peers.UID {
-				t.Errorf("strategy %s of Deployment %s, want %s of the same one (%s)", got, now.UID, want, peers.UID)
-			}
-			if again := w.ensure(); again != 0 {
-				t.Errorf("%d writes at the next look, want 0", again)
-			}
-		})
-	}
-}
-
 // portsOf are those of the proxy's Service and of the proxy's container.
 func portsOf(w *world) (ports []string) {
 	for _, p := range get(w, &corev1.Service{}, "mcp-fetch-proxy").Spec.Ports {
@@ -61,49 +26,64 @@ func portsOf(w *world) (ports []string) {
 	return ports
 }
 
-// Ports are told apart by number: that of the peer stays the peer's beside another
-// one of ours, and two of one name are refused.
-func TestProxyPortAfterATakeover(t *testing.T) {
-	w := newWorld(t, httpServer)
+// Deployments that the peer made say nothing of a strategy, for which the API server fills in a rolling update; a server of its
+// default transport has another. Ports are told apart by number: that of the peer stays the peer's beside another one of ours, and
+// two of one name are refused.
+func TestTakesOverWhatThePeerMade(t *testing.T) {
+	for _, transport := range []string{v1beta1.TransportStdio, v1beta1.TransportSSE} {
+		t.Run(transport, func(t *testing.T) {
+			w := newWorld(t, v1beta1.MCPServerSpec{Image: "example.org/fetch:1", Transport: transport})
+			peers := w.peersObjects()
+			for _, step := range []struct {
+				why, spec string
+				want      []string
+			}{
+				{"what is as the peer left it stays", `{"proxyPort":8080}`,
+					[]string{"Service http 8080 to 8080", "Service debug 6060 to 6060", "container http 8080", "container debug 6060"}},
+				{"the port of the peer goes", `{"proxyPort":9090}`,
+					[]string{"Service http 9090 to 9090", "Service debug 6060 to 6060", "container http 9090", "container debug 6060"}},
+				{"and so does the one that came instead", `{"proxyPort":9091}`,
+					[]string{"Service http 9091 to 9091", "Service debug 6060 to 6060", "container http 9091", "container debug 6060"}},
+			} {
+				w.edit(w.srv, `{"spec":`+step.spec+`}`)
+				w.ensure()
+				sorted := cmpopts.SortSlices(func(a, b string) bool { return a < b })
+				if diff := cmp.Diff(step.want, portsOf(w), sorted); diff != "" {
+					t.Errorf("%s: %s (-want +got):\n%s", step.spec, step.why, diff)
+				}
+				now := w.deployment()
+				if got, want := now.Spec.Strategy.Type, strategy(&w.srv.Spec).Type; got != want || now.UID != peers.UID {
+					t.Errorf("strategy %s of Deployment %s, want %s of the same one (%s)", got, now.UID, want, peers.UID)
+				}
+				if again := w.ensure(); again != 0 {
+					t.Errorf("%s: %d writes at the next look, want 0", step.spec, again)
+				}
+			}
+		})
+	}
+}
+
+// peersObjects makes a Deployment and a Service as the peer's operator does.
+func (w *world) peersObjects() *appsv1.Deployment {
+	w.Helper()
 	labels := v1beta1.ProxyLabels(w.srv.Name)
 	mine := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: w.srv.Namespace, Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerReference(w.srv)}}
 	}
-	for _, peers := range []client.Object{
-		&corev1.Service{ObjectMeta: mine("mcp-fetch-proxy"), Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{
-			{Name: "http", Port: 8080, TargetPort: intstr.FromInt32(8080)},
-			{Name: "debug", Port: 6060}}}},
-		&appsv1.Deployment{ObjectMeta: mine("fetch"), Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: v1beta1.ProxyContainer, Image: "example.org/peer:1", Ports: []corev1.ContainerPort{
-					{Name: "http", ContainerPort: 8080}, {Name: "debug", ContainerPort: 6060}}}}}}}},
-	} {
-		if err := w.client.Create(t.Context(), peers, client.FieldOwner("peer")); err != nil {
-			t.Fatal(err)
+	service := &corev1.Service{ObjectMeta: mine("mcp-fetch-proxy"), Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{
+		{Name: "http", Port: 8080, TargetPort: intstr.FromInt32(8080)},
+		{Name: "debug", Port: 6060}}}}
+	deployment := &appsv1.Deployment{ObjectMeta: mine("fetch"), Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: v1beta1.ProxyContainer, Image: "example.org/peer:1", Ports: []corev1.ContainerPort{
+				{Name: "http", ContainerPort: 8080}, {Name: "debug", ContainerPort: 6060}}}}}}}}
+	for _, made := range []client.Object{service, deployment} {
+		if err := w.client.Create(w.Context(), made, client.FieldOwner("peer")); err != nil {
+			w.Fatal(err)
 		}
 	}
-	for _, step := range []struct {
-		why, spec string
-		want      []string
-	}{
-		{"what is as the peer left it stays", `{"proxyPort":8080}`,
-			[]string{"Service http 8080 to 8080", "Service debug 6060 to 6060", "container http 8080", "container debug 6060"}},
-		{"the port of the peer goes", `{"proxyPort":9090}`,
-			[]string{"Service http 9090 to 9090", "Service debug 6060 to 6060", "container http 9090", "container debug 6060"}},
-		{"and so does the one that came instead", `{"proxyPort":9091}`,
-			[]string{"Service http 9091 to 9091", "Service debug 6060 to 6060", "container http 9091", "container debug 6060"}},
-	} {
-		w.edit(w.srv, `{"spec":`+step.spec+`}`)
-		w.ensure()
-		sorted := cmpopts.SortSlices(func(a, b string) bool { return a < b })
-		if diff := cmp.Diff(step.want, portsOf(w), sorted); diff != "" {
-			t.Errorf("%s: %s (-want +got):\n%s", step.spec, step.why, diff)
-		}
-		if again := w.ensure(); again != 0 {
-			t.Errorf("%s: %d writes at the next look, want 0", step.spec, again)
-		}
-	}
+	return deployment
 }
 
 // A port that nobody else has set needs no write of its own, with which a template of
@@ -119,17 +99,5 @@ func TestProxyPortIsChangedInOneWriteEach(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Service http 9090 to 9090", "container http 9090"}, portsOf(w)); diff != "" {
 		t.Errorf("ports (-want +got):\n%s", diff)
-	}
-}
-
-func TestForgetsThePeersConditions(t *testing.T) {
-	srv := &server{Spec: v1beta1.MCPServerSpec{Image: "i", Transport: v1beta1.TransportSSE}}
-	srv.Status.Conditions = []metav1.Condition{
-		{Type: "OIDCConfigRefValidated", Status: metav1.ConditionTrue, Reason: "OIDCConfigRefValid"},
-		{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"},
-	}
-	Settings{}.decorate(shippedMachine(t), srv)
-	if diff := cmp.Diff([]seen{{"SomebodyElses", "True", "Theirs", ""}}, notable(srv)); diff != "" {
-		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }

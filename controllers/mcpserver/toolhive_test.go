@@ -15,16 +15,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/controllers/rbac"
-	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -49,22 +44,20 @@ func much(s *v1beta1.MCPServerSpec) {
 	s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:6379", PasswordRef: &v1beta1.SecretKeyRef{Name: "pw", Key: "k"}}
 }
 
+// all is a spec that asks for all that one of the proxies may not give.
+func all(s *v1beta1.MCPServerSpec) {
+	ref := text(`{"name":"a"}`)
+	s.OIDCConfigRef, s.OIDCConfig, s.AuthServerRef, s.AuthzConfigRef, s.AuthzConfig, s.WebhookConfigRef = ref, ref, ref, ref, ref, ref
+	s.ExternalAuthConfigRef, s.ToolConfigRef = &v1beta1.LocalRef{Name: "a"}, &v1beta1.LocalRef{Name: "a"}
+	s.RateLimiting, s.ToolsFilter, s.TelemetryConfigRef, s.Audit = ref, text(`["a"]`), ref, text(`{"enabled":true}`)
+	s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:1"}
+}
+
 // What is enforced is refused no more, under this flavour alone.
 func TestWhatEachFlavourRefuses(t *testing.T) {
-	all := func(s *v1beta1.MCPServerSpec) {
-		ref := text(`{"name":"a"}`)
-		s.OIDCConfigRef, s.OIDCConfig, s.AuthServerRef, s.AuthzConfigRef, s.AuthzConfig, s.WebhookConfigRef = ref, ref, ref, ref, ref, ref
-		s.ExternalAuthConfigRef, s.ToolConfigRef = &v1beta1.LocalRef{Name: "a"}, &v1beta1.LocalRef{Name: "a"}
-		s.RateLimiting, s.ToolsFilter, s.TelemetryConfigRef, s.Audit = ref, text(`["a"]`), ref, text(`{"enabled":true}`)
-		s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:1"}
-	}
-	for flavour, want := range map[Flavour][2][]string{
-		"": {{"oidcConfigRef", "oidcConfig", "authServerRef", "authzConfigRef", "authzConfig", "externalAuthConfigRef", "webhookConfigRef",
-			"rateLimiting", "toolConfigRef", "tools", "audit"}, {"telemetryConfigRef", "sessionStorage"}},
-		Phasegate: {{"oidcConfigRef", "oidcConfig", "authServerRef", "authzConfigRef", "authzConfig", "externalAuthConfigRef", "webhookConfigRef",
-			"rateLimiting", "toolConfigRef", "tools", "audit"}, {"telemetryConfigRef", "sessionStorage"}},
-		ToolHive: {{"oidcConfig", "tools"}, nil},
-	} {
+	ours := [2][]string{{"oidcConfigRef", "oidcConfig", "authServerRef", "authzConfigRef", "authzConfig", "externalAuthConfigRef", "webhookConfigRef",
+		"rateLimiting", "toolConfigRef", "tools", "audit"}, {"telemetryConfigRef", "sessionStorage"}}
+	for flavour, want := range map[Flavour][2][]string{"": ours, Phasegate: ours, ToolHive: {{"oidcConfig", "tools"}, nil}} {
 		srv := fetch(all)
 		if diff := cmp.Diff(want, [2][]string{protection(flavour, srv), extras(flavour, srv)}); diff != "" {
 			t.Errorf("%q: protection and extras that it does not give (-want +got):\n%s", flavour, diff)
@@ -74,22 +67,6 @@ func TestWhatEachFlavourRefuses(t *testing.T) {
 		if field == "" || strings.Contains(field, ".") {
 			t.Errorf("%q is no field of a spec", field)
 		}
-	}
-}
-
-func TestEnsureTheirWorkloadIsIdempotent(t *testing.T) {
-	spec := httpServer
-	much(&spec)
-	covered := runnertest.Idempotent(t, runnertest.Case[*server]{
-		Client: shared.Cluster(t).Client,
-		Setup:  func(ctx context.Context, c client.Client) (*server, error) { return newServer(ctx, c, spec) },
-		Action: func(c client.Client) runner.Action[*server] {
-			return (&steps{Settings: theirs, client: c}).actions()["EnsureWorkload"]
-		},
-	})
-	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply ConfigMap", "apply Deployment"}
-	if diff := cmp.Diff(want, covered.Writes); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
 
@@ -147,8 +124,8 @@ func theirSet(ctx context.Context, c client.Client, srv *server, serviceName str
 
 // isTaken tells whether a step found an object of somebody else under a name of the server.
 func isTaken(err error) bool {
-	var terminal *fsm.TerminalError
-	return errors.As(err, &terminal) && terminal.Reason == "NameTaken"
+	reason, _ := terminal(err)
+	return reason == "NameTaken"
 }
 
 func TestMakeWay(t *testing.T) {
@@ -279,7 +256,7 @@ func TestTheirRefs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := described("Ready", metav1.ConditionTrue, c.change, func(s *server) { s.Status.Conditions = nil })
-			world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(append(c.objects, srv)...).WithStatusSubresource(srv).Build()
+			world := worldOf(srv, nil, c.objects...)
 			_, err := doTheirs(t.Context(), world, srv, "ResolveRefs")
 			if reason, says := terminal(err); reason != c.reason || !strings.Contains(says, c.says) {
 				t.Errorf("%s: %q: %v, want %q that says %q", c.why, reason, err, c.reason, c.says)
@@ -337,10 +314,10 @@ func TestWhoseConditionsStay(t *testing.T) {
 // Nothing of ToolHive's configurations is read, or asked for, with our own proxy.
 func TestRightsOfFlavours(t *testing.T) {
 	machine := shippedMachine(t)
-	ours, all := NeedsOf(Phasegate, machine, guess), NeedsOf(ToolHive, machine, guess)
+	ours, all := NeedsOf(Phasegate, machine, rbac.Guess), NeedsOf(ToolHive, machine, rbac.Guess)
 	var more []string
 	for _, n := range all {
-		if !slices.ContainsFunc(ours, func(o need) bool { return o.String() == n.String() }) {
+		if !slices.ContainsFunc(ours, func(o rbac.Need) bool { return o.String() == n.String() }) {
 			more = append(more, n.Verb+" "+n.Resource)
 		}
 	}
@@ -353,17 +330,4 @@ func TestRightsOfFlavours(t *testing.T) {
 	if diff := cmp.Diff(want, more); diff != "" {
 		t.Errorf("rights that only ToolHive's proxies need (-want +got):\n%s", diff)
 	}
-}
-
-type need = rbac.Need
-
-var guess = rbac.Guess
-
-// countWrites counts applies.
-func countWrites(c client.WithWatch, writes *int) client.Client {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Apply: func(ctx context.Context, c client.WithWatch, body runtime.ApplyConfiguration, o ...client.ApplyOption) error {
-			*writes++
-			return c.Apply(ctx, body, o...)
-		}})
 }

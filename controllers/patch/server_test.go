@@ -198,28 +198,9 @@ func (tc twoWriters) run(t *testing.T, c client.Client) {
 	}
 }
 
-func statusInMemorySurvivesAFinalizer(t *testing.T, c client.Client) {
-	obj := create(t, c, map[string]any{}, map[string]any{"phase": "0", "url": "0"})
-	set("not written yet", "status", "phase")(obj)
-	setFinalizers := func(f ...string) {
-		if err := patch.MutateAndPatchSpec(t.Context(), c, obj, func(o *thing) { o.SetFinalizers(f) }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setFinalizers("phasegate.dev/f")
-	if d := cmp.Diff(map[string]any{"phase": "not written yet", "url": "0"}, obj.Object["status"]); d != "" {
-		t.Errorf("status in memory (-want +got):\n%s", d)
-	}
-	if err := patch.MutateAndSwapStatus(t.Context(), c, obj, set("1", "status", "url")); err != nil {
-		t.Fatalf("the resourceVersion that the spec patch left is not the stored one: %v", err)
-	}
-	setFinalizers()
-}
-
 func TestOnAPIServer(t *testing.T) {
 	c := things(t)
 	for name, tc := range twoWritersCases {
 		t.Run(name, func(t *testing.T) { tc.run(t, c) })
 	}
-	t.Run("a status in memory survives a finalizer", func(t *testing.T) { statusInMemorySurvivesAFinalizer(t, c) })
 }

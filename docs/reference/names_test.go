@@ -1,16 +1,11 @@
 package reference_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -168,18 +163,19 @@ func TestNamesAreThoseOfToolHive(t *testing.T) {
 	operator := filepath.Join(dir, "cmd", "thv-operator")
 	controller := filepath.Join(operator, "controllers", "mcpserver_controller.go")
 	got := names{
-		Conditions: append(constants(t, `^Condition[A-Z]`, filepath.Join(operator, "api", "v1beta1", "mcpserver_types.go")),
-			constants(t, `^ConditionTypeReady$`, filepath.Join(operator, "api", "v1beta1", "mcpremoteproxy_types.go"))...),
-		Watches: watched(t, controller),
+		// All but ConditionReason…
+		Conditions: append(constants(t, `Condition(?:[A-QS-Z]|R[^e]|Re[^a]|Rea[^s])\w*`, filepath.Join(operator, "api", "v1beta1", "mcpserver_types.go")),
+			constants(t, `ConditionTypeReady`, filepath.Join(operator, "api", "v1beta1", "mcpremoteproxy_types.go"))...),
+		Watches: within(t, ") SetupWithManager(", `(?:For|Owns|Watches)\(\s*&\w+\.(\w+)\{`, controller),
 		Labels: slices.Concat(
-			constants(t, `^(RestartedAt|RestartStrategy|LastProcessedRestart)AnnotationKey$|^MCPServerFinalizerName$|^authzLabelKey$`, controller),
-			constants(t, `ChecksumAnnotation$`, filepath.Join(operator, "pkg", "runconfig", "configmap", "checksum", "checksum.go")),
-			constants(t, `ChecksumAnnotation$`, filepath.Join(operator, "pkg", "controllerutil", "authserver.go")),
-			constants(t, `^RunConfigMCPServerGenerationAnnotation$`, filepath.Join(dir, "pkg", "container", "kubernetes", "client.go")),
-			constants(t, `^Label(ToolHive|Name|BaseName|Transport|Port)$`, filepath.Join(dir, "pkg", "labels", "labels.go")),
-			keys(t, "labelsForMCPServer", controller),
-			keys(t, "labelsForRunConfig", filepath.Join(operator, "controllers", "mcpserver_runconfig.go"))),
-		File: tags(t, "RunConfig", filepath.Join(dir, "pkg", "runner", "config.go")),
+			constants(t, `(?:RestartedAt|RestartStrategy|LastProcessedRestart)AnnotationKey|MCPServerFinalizerName|authzLabelKey`, controller),
+			constants(t, `\w*ChecksumAnnotation`, filepath.Join(operator, "pkg", "runconfig", "configmap", "checksum", "checksum.go")),
+			constants(t, `\w*ChecksumAnnotation`, filepath.Join(operator, "pkg", "controllerutil", "authserver.go")),
+			constants(t, `RunConfigMCPServerGenerationAnnotation`, filepath.Join(dir, "pkg", "container", "kubernetes", "client.go")),
+			constants(t, `Label(?:ToolHive|Name|BaseName|Transport|Port)`, filepath.Join(dir, "pkg", "labels", "labels.go")),
+			within(t, "func labelsForMCPServer(", `"([^"]+)":`, controller),
+			within(t, "func labelsForRunConfig(", `"([^"]+)":`, filepath.Join(operator, "controllers", "mcpserver_runconfig.go"))),
+		File: within(t, "type RunConfig struct {", `json:"([^",-][^",]*)`, filepath.Join(dir, "pkg", "runner", "config.go")),
 	}
 	want := toolHiveNames(t)
 	for i, list := range reflect.VisibleFields(reflect.TypeFor[names]()) {
@@ -191,103 +187,28 @@ func TestNamesAreThoseOfToolHive(t *testing.T) {
 	}
 }
 
-func parsed(t *testing.T, file string) *ast.File {
+// within are the texts that a pattern finds in a declaration of a file, which begins so; in all of the file if that is empty.
+func within(t *testing.T, begins, pattern, file string) (found []string) {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
-}
-
-func literal(t *testing.T, e ast.Expr) string {
-	t.Helper()
-	text, err := strconv.Unquote(e.(*ast.BasicLit).Value)
-	if err != nil {
-		t.Fatal(err)
+	_, part, is := strings.Cut(string(data), begins)
+	if !is {
+		t.Fatalf("%s has no %q", file, begins)
 	}
-	return text
+	if begins != "" {
+		part, _, _ = strings.Cut(part, "\n}\n")
+	}
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(part, -1) {
+		found = append(found, m[1])
+	}
+	return found
 }
 
-// constants are the values of those whose name matches; reasons of conditions are left out.
+// constants are the values of those texts whose name matches.
 func constants(t *testing.T, name, file string) []string {
 	t.Helper()
-	found := map[string]bool{}
-	ast.Inspect(parsed(t, file), func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 || strings.HasPrefix(spec.Names[0].Name, "ConditionReason") || !regexp.MustCompile(name).MatchString(spec.Names[0].Name) {
-			return true
-		}
-		if _, isText := spec.Values[0].(*ast.BasicLit); isText {
-			found[literal(t, spec.Values[0])] = true
-		}
-		return true
-	})
-	return slices.Collect(maps.Keys(found))
-}
-
-// function is one of a file.
-func function(t *testing.T, name, file string) *ast.FuncDecl {
-	t.Helper()
-	for _, d := range parsed(t, file).Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
-			return f
-		}
-	}
-	t.Fatalf("%s has no function %s", file, name)
-	return nil
-}
-
-// watched are the kinds of the calls For, Owns and Watches where the controller is set up.
-func watched(t *testing.T, file string) (kinds []string) {
-	t.Helper()
-	ast.Inspect(function(t, "SetupWithManager", file), func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok || len(call.Args) == 0 {
-			return true
-		}
-		method, isMethod := call.Fun.(*ast.SelectorExpr)
-		if !isMethod || !slices.Contains([]string{"For", "Owns", "Watches"}, method.Sel.Name) {
-			return true
-		}
-		if pointer, ok := call.Args[0].(*ast.UnaryExpr); ok {
-			kinds = append(kinds, pointer.X.(*ast.CompositeLit).Type.(*ast.SelectorExpr).Sel.Name)
-		}
-		return true
-	})
-	return kinds
-}
-
-// keys are those of the literals in a function.
-func keys(t *testing.T, name, file string) (found []string) {
-	t.Helper()
-	ast.Inspect(function(t, name, file), func(n ast.Node) bool {
-		if pair, ok := n.(*ast.KeyValueExpr); ok {
-			found = append(found, literal(t, pair.Key))
-		}
-		return true
-	})
-	return found
-}
-
-// tags are the names in JSON of the fields of a struct.
-func tags(t *testing.T, name, file string) (found []string) {
-	t.Helper()
-	ast.Inspect(parsed(t, file), func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok || spec.Name.Name != name {
-			return true
-		}
-		for _, field := range spec.Type.(*ast.StructType).Fields.List {
-			if field.Tag == nil {
-				continue // it is in no file
-			}
-			tag, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")
-			if tag != "-" {
-				found = append(found, tag)
-			}
-		}
-		return false
-	})
-	return found
+	return within(t, "", `(?m)^\s*(?:const )?(?:`+name+`)(?: \w+)?\s*= "([^"]*)"`, file)
 }

@@ -1,15 +1,24 @@
 // Package rooms holds the tree to the order in which docs/architecture.md says that it is read: imports go one way,
-// and in the packages of fsm/ so do, as far as they can, the references between files.
+// and in the packages of fsm/ so do, as far as they can, the references between files. It also keeps names of machine files
+// and retired words out of Go.
 package rooms
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -29,31 +38,63 @@ var rooms = map[string][]string{
 // engine are the packages of fsm/, bottom to top: each may import those before it.
 var engine = []string{"fsm/printable", "fsm/diag", "fsm/expr", "fsm/program", "fsm/lint", "fsm", "fsm/prove", "fsm/graph", "fsm/describe", "fsm/diff", "fsm/simulate", "fsm/fsmtest"}
 
-// listed is a package as the go command lists it, without the module.
+// listed is a package of ours as the go command lists it.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles, Imports        []string
 }
 
-// list asks the go command for packages.
-func list(t *testing.T, args ...string) (all []listed) {
-	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,Imports"}, args...)...)
-	cmd.Dir = filepath.Join("..", "..")
+// tree are our packages, and an importer of what they need, from what the go command has built.
+type tree struct {
+	fset *token.FileSet
+	from types.Importer
+	ours []listed
+}
+
+// listing asks the go command once for all tests.
+var listing = sync.OnceValues(func() (tree, error) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Imports", "./...")
+	cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		return tree{}, err
 	}
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+	all, exports := tree{fset: token.NewFileSet()}, map[string]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		switch err := dec.Decode(&p); {
 		case errors.Is(err, io.EOF):
-			return all
+			all.from = importer.ForCompiler(all.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+			return all, nil
 		case err != nil:
+			return tree{}, err
+		}
+		if exports[p.ImportPath] = p.Export; strings.HasPrefix(p.ImportPath, module) {
+			all.ours = append(all.ours, p)
+		}
+	}
+})
+
+func list(t *testing.T) tree {
+	t.Helper()
+	all, err := listing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parsed are files of a package.
+func (all tree) parsed(t *testing.T, dir string, names ...string) (files []*ast.File) {
+	t.Helper()
+	for _, name := range names {
+		f, err := parser.ParseFile(all.fset, filepath.Join(dir, name), nil, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, p)
+		files = append(files, f)
 	}
+	return files
 }
 
 func room(path string) string {
@@ -89,7 +130,7 @@ func wrong(from, to string) string {
 
 func TestImportsGoOneWay(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range list(t, "./...") {
+	for _, p := range list(t).ours {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		seen[from] = true
 		for _, i := range p.Imports {

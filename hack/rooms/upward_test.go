@@ -2,13 +2,9 @@ package rooms
 
 import (
 	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,23 +22,18 @@ var upward = map[string]int{
 type uses map[string]map[string]bool
 
 // usesIn counts each file once, by the types: names, fields and methods alike.
-func usesIn(t *testing.T, fset *token.FileSet, from types.Importer, p listed) uses {
+func usesIn(t *testing.T, in tree, p listed) uses {
 	t.Helper()
-	var files []*ast.File
 	all := uses{}
 	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files, all[name] = append(files, f), map[string]bool{}
+		all[name] = map[string]bool{}
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	pkg, err := (&types.Config{Importer: from}).Check(p.ImportPath, fset, files, info)
+	pkg, err := (&types.Config{Importer: in.from}).Check(p.ImportPath, in.fset, in.parsed(t, p.Dir, p.GoFiles...), info)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	file := func(pos token.Pos) string { return filepath.Base(in.fset.Position(pos).Filename) }
 	for id, o := range info.Uses {
 		if _, named := o.(*types.PkgName); o.Pkg() == pkg && !named && file(o.Pos()) != file(id.Pos()) {
 			all[file(id.Pos())][file(o.Pos())] = true
@@ -93,17 +84,13 @@ func (u uses) order() []string {
 }
 
 func TestFilesReferDown(t *testing.T) {
-	exports, ours := map[string]string{}, []listed{}
-	for _, p := range list(t, "-export", "-deps", "./fsm/...") {
-		if exports[p.ImportPath] = p.Export; strings.HasPrefix(p.ImportPath, module+"fsm") {
-			ours = append(ours, p)
-		}
-	}
-	fset := token.NewFileSet()
-	from := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for _, p := range ours {
+	all := list(t)
+	for _, p := range all.ours {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		u := usesIn(t, fset, from, p)
+		if room(name) != "fsm" {
+			continue
+		}
+		u := usesIn(t, all, p)
 		order := u.order()
 		up := u.up(order)
 		t.Logf("%-13s %2d files, %3d references between them, %2d up: %s", name, len(u), u.pairs(), up, strings.Join(u.ups(order), ", "))

@@ -1,7 +1,6 @@
 package backend_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/controllers/apply"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 )
 
@@ -42,39 +41,23 @@ func (w *world) applyAsProxy(obj client.Object) {
 	}
 }
 
-func TestSecondDeployWritesNothing(t *testing.T) {
-	w := newWorld(t)
-	w.config.PodPatch = []byte(`{"metadata":{"annotations":{"a":"b"}},"spec":{"serviceAccountName":"fetch-sa","containers":[
-		{"name":"log","image":"example.org/log:1"},
-		{"name":"mcp","env":[{"name":"TOKEN","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}},{"name":"A","value":"not this"}],
-		 "ports":[{"containerPort":30080,"name":"mcp"}],"securityContext":{"readOnlyRootFilesystem":true,"runAsUser":7},
-		 "resources":{"limits":{"cpu":"0.5"}}}]}}`)
-	w.deploy(w.config)
-	if w.writes != 3 {
-		t.Errorf("%d writes, want one for each of StatefulSet and two Services", w.writes)
-	}
-	before := []client.Object{w.live(), w.service("mcp-fetch"), w.service("mcp-fetch-headless")}
-	w.writes = 0
-	for range 5 {
-		w.deploy(w.config)
-	}
-	if w.writes != 0 {
-		t.Errorf("%d writes although nothing has changed", w.writes)
-	}
-	if diff := cmp.Diff(before, []client.Object{w.live(), w.service("mcp-fetch"), w.service("mcp-fetch-headless")}); diff != "" {
-		t.Errorf("objects (-before +after):\n%s", diff)
-	}
-}
-
 func TestPodsAreTheUsersOverSafeDefaults(t *testing.T) {
 	w := newWorld(t)
 	w.config.PodPatch = []byte(`{"metadata":{"labels":{"app":"other","team":"a"},"annotations":{"note":"x","` + stamp + `":"99"}},
 		"spec":{"restartPolicy":"Never","serviceAccountName":"fetch-sa","securityContext":{"runAsUser":7},"containers":[
 		{"name":"log","image":"example.org/log:1"},
-		{"name":"mcp","image":"not/this","env":[{"name":"Z","value":"z"},{"name":"A","value":"not this"}],"securityContext":{"readOnlyRootFilesystem":true}}]}}`)
+		{"name":"mcp","image":"not/this","env":[{"name":"Z","value":"z"},{"name":"A","value":"not this"}],"securityContext":{"readOnlyRootFilesystem":true},
+		 "resources":{"limits":{"cpu":"0.5"}}}]}}`)
 	w.config.Run.ContainerLabels = map[string]string{"toolhive-transport": "streamable-http", "app": "nor this"}
 	w.deploy(w.config)
-	live := w.live()
+	all := func() []client.Object {
+		return []client.Object{w.live(), w.service("mcp-fetch"), w.service("mcp-fetch-headless")}
+	}
+	first, live := all(), w.live()
+	w.deploy(w.config)
+	if diff := cmp.Diff(first, all()); diff != "" || w.writes != 3 {
+		t.Errorf("%d writes, want one for each of StatefulSet and two Services, and none at the second look (-first +second):\n%s", w.writes, diff)
+	}
 	template := live.Spec.Template
 
 	wantMeta := metav1.ObjectMeta{
@@ -104,6 +87,7 @@ func TestPodsAreTheUsersOverSafeDefaults(t *testing.T) {
 			AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("500m")}},
 		// The API server's.
 		TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: "File", ImagePullPolicy: "IfNotPresent",
 	}
@@ -167,35 +151,23 @@ func TestDeployWorkloadCreatesBackendServices(t *testing.T) {
 	}
 }
 
-// TestNumberIsHandedOver is about a number that the file does not name any more:
-// left out of an apply, it would become 1.
-func TestNumberIsHandedOver(t *testing.T) {
-	w := newWorld(t)
-	w.deploy(w.with(func(cfg *backend.Config) { cfg.Run.ScalingConfig = scale(3) }))
-	if w.deploy(w.config); *w.live().Spec.Replicas != 3 {
-		t.Errorf("%d replicas, want that the 3 stay", *w.live().Spec.Replicas)
-	}
-	w.edit("autoscaler", map[string]any{"spec": map[string]any{"replicas": 4}})
-	if w.deploy(w.config); *w.live().Spec.Replicas != 4 {
-		t.Errorf("%d replicas, want the autoscaler's 4", *w.live().Spec.Replicas)
-	}
-}
-
 func TestDeployWorkloadBackendReplicas(t *testing.T) {
 	for name, test := range map[string]struct {
-		why        string
-		replicas   *runconfig.ScalingConfig
-		want, next int32
+		why              string
+		before, replicas *runconfig.ScalingConfig
+		want, next       int32
 	}{
-		"nil":  {"an autoscaler decides: its 4 stay", nil, 1, 4},
-		"nil2": {"as without the block", &runconfig.ScalingConfig{}, 1, 4},
-		"3":    {"the spec decides", scale(3), 3, 3},
-		"1":    {"the spec decides", scale(1), 1, 1},
-		"0":    {"a server may have no pods", scale(0), 0, 0},
+		"nil":            {"an autoscaler decides: its 4 stay", nil, nil, 1, 4},
+		"nil2":           {"as without the block", nil, &runconfig.ScalingConfig{}, 1, 4},
+		"3":              {"the spec decides", nil, scale(3), 3, 3},
+		"1":              {"the spec decides", nil, scale(1), 1, 1},
+		"0":              {"a server may have no pods", nil, scale(0), 0, 0},
+		"3, and no more": {"left out of an apply, it would become 1", scale(3), nil, 3, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			cfg := w.with(func(cfg *backend.Config) { cfg.Run.ScalingConfig = test.replicas })
+			w.deploy(w.with(func(cfg *backend.Config) { cfg.Run.ScalingConfig = test.before }))
 			w.deploy(cfg)
 			if got := *w.live().Spec.Replicas; got != test.want {
 				t.Errorf("%d pods, want %d: %s", got, test.want, test.why)
@@ -223,18 +195,6 @@ func TestDeployWorkload_PreservesKubectlRestartedAt(t *testing.T) {
 	}
 }
 
-func TestDriftIsCorrected(t *testing.T) {
-	w := newWorld(t)
-	w.deploy(w.config)
-	w.edit("somebody", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-		"containers": []any{map[string]any{"name": "mcp", "image": "example.org/else", "args": []string{"x"}}}}}}})
-	w.deploy(w.config)
-	got := w.live().Spec.Template.Spec.Containers[0]
-	if got.Image != "example.org/fetch:1" || !cmp.Equal(got.Args, []string{"--verbose"}) {
-		t.Errorf("image %s, args %v; want ours", got.Image, got.Args)
-	}
-}
-
 // The peer's proxy gives its StatefulSet no owner, and its Services the StatefulSet.
 func TestWhatThePeersProxyMadeIsTakenOver(t *testing.T) {
 	w := newWorld(t)
@@ -256,25 +216,6 @@ func TestWhatThePeersProxyMadeIsTakenOver(t *testing.T) {
 	}
 	if s := w.service("mcp-fetch"); metav1.GetControllerOf(s).UID != set.UID || s.Spec.Ports[0].Port != 30080 {
 		t.Errorf("Service: controller %v, port %d", metav1.GetControllerOf(s), s.Spec.Ports[0].Port)
-	}
-}
-
-func TestWhatBelongsToOthersIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	w.config.Run.Owner.UID = "22222222-2222-2222-2222-222222222222"
-	w.deploy(w.config)
-	before := w.live()
-	_, err := backend.Deploy(t.Context(), w.client, w.with(func(cfg *backend.Config) {
-		owner := *cfg.Run.Owner
-		owner.UID = "33333333-3333-3333-3333-333333333333"
-		cfg.Run.Owner, cfg.Image = &owner, "example.org/fetch:2"
-	}))
-	var notOurs *apply.NotOursError
-	if !errors.As(err, &notOurs) {
-		t.Errorf("error %v, want that the StatefulSet belongs to another", err)
-	}
-	if diff := cmp.Diff(before, w.live()); diff != "" {
-		t.Errorf("StatefulSet (-before +after):\n%s", diff)
 	}
 }
 

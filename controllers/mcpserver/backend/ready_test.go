@@ -1,7 +1,10 @@
 package backend
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -80,6 +83,46 @@ func TestHosts(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != c.err {
 				t.Errorf("%s: error %v (-want +got):\n%s", c.why, err, diff)
 			}
+		})
+	}
+}
+
+// A proxy waits for its backend, and says what is missing where it has waited in vain.
+func TestAwait(t *testing.T) {
+	fetch := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tools", Name: "fetch", Generation: 1}}
+	for name, c := range map[string]struct {
+		why   string
+		there []client.Object
+		// comes: its pods are ready after some time.
+		comes bool
+		want  string
+	}{
+		"nothing":       {"a wait would be in vain", nil, false, `read StatefulSet tools/fetch: statefulsets.apps "fetch" not found`},
+		"not looked at": {"the last thing that was missing", []client.Object{fetch}, false, "StatefulSet fetch has not been looked at yet by its controller"},
+		"ready":         {"it serves", []client.Object{fetch}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				world := fake.NewClientBuilder().WithObjects(c.there...).Build()
+				if c.comes {
+					time.AfterFunc(30*time.Second, func() {
+						live := fetch.DeepCopy()
+						live.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1}
+						if err := world.Status().Update(ctx, live); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				got := ""
+				if err := Await(ctx, world, "tools", "fetch"); err != nil {
+					got = err.Error()
+				}
+				if got != c.want {
+					t.Errorf("%s: got %q, want %q", c.why, got, c.want)
+				}
+			})
 		})
 	}
 }

@@ -37,13 +37,14 @@ func TestInvalid(t *testing.T) {
 	authServer := func(spec string) toolhive.Objects {
 		return toolhive.Objects{OIDC: idp.OIDC, AuthServer: object("MCPExternalAuthConfig", "as", `{"type":"embeddedAuthServer","embeddedAuthServer":{`+spec+`}}`)}
 	}
-	for name, c := range map[string]struct {
+	type invalid struct {
 		why    string
 		change func(*spec)
 		named  toolhive.Objects
 		field  string
 		says   string
-	}{
+	}
+	ofAll := map[string]invalid{
 		"authz of tomorrow": {"a field that is not known may be the one that protects", func(s *spec) { s.AuthzConfig = text(`{"type":"inline","inline":{"policies":["x"]},"strict":true}`) }, toolhive.Objects{}, "authzConfig", `unknown field "strict"`},
 		"authz of neither":  {"the type says which", func(s *spec) { s.AuthzConfig = text(`{"type":"inline"}`) }, toolhive.Objects{}, "authzConfig", `type "inline" needs what it names`},
 		"no policy":         {"all would be denied", func(s *spec) { s.AuthzConfig = text(`{"type":"inline","inline":{"policies":[]}}`) }, toolhive.Objects{}, "authzConfig", "has no policy"},
@@ -92,34 +93,26 @@ func TestInvalid(t *testing.T) {
 		"webhook over http":       {"anybody could answer", refHooks, hooks(`{"validating":[{"name":"a","url":"http://a"}]}`), "webhookConfigRef", "not https"},
 		"webhook that is slow":    {"the program would not start", refHooks, hooks(`{"mutating":[{"name":"a","url":"https://a","timeout":"1h"}]}`), "webhookConfigRef", "write one from 1s to 30s"},
 		"webhook without its key": {"the program would not start", refHooks, hooks(`{"validating":[{"name":"a","url":"https://a","tlsConfig":{"clientCertSecretRef":{"name":"a","key":"b"}}}]}`), "webhookConfigRef", "needs its key"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			proxy, wrong := toolhive.Make(server(c.change), base(), c.named, older)
-			if proxy != nil || len(wrong) != 1 || wrong[0].Field != c.field || !strings.Contains(wrong[0].Error(), c.says) {
-				t.Errorf("%s: proxy %v, wrong %v; want one problem of %s that says %q", c.why, proxy, wrong, c.field, c.says)
-			}
-		})
 	}
-}
-
-// TestInvalidForAYoungerProgram is TestInvalid for what only such a program reads.
-func TestInvalidForAYoungerProgram(t *testing.T) {
-	const upstreamC = `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c"}}]`
-	for name, c := range map[string]struct{ why, spec, says string }{
-		"listener without a key": {"the program would not start", upstreamC + `,"tlsListener":{"certificateSecretRef":{"name":"a","key":"b"}}`, "privateKeySecretRef"},
-		"listener on the port":   {"there is one of each", upstreamC + `,"tlsListener":{"certificateSecretRef":{"name":"a","key":"b"},"privateKeySecretRef":{"name":"a","key":"c"}}`, "spec.proxyPort is 8443"},
-		"no period":              {"the program would not start", upstreamC + `,"registrationRateLimit":{"maxTokens":1}`, "refillPeriod"},
-		"bundle of nothing":      {"whom is it to believe?", upstreamC + `,"trustedIssuers":[{"issuerUrl":"https://t","caBundleRef":{}}]`, "trustedIssuers[0].caBundleRef lacks"},
-		"two clients":            {"which of them?", `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c","dcrConfig":{}}}]`, "clientId, or dcrConfig"},
-		"registered twice":       {"where?", `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","dcrConfig":{"discoveryUrl":"https://u","registrationEndpoint":"https://u"}}}]`, "one of discoveryUrl"},
-	} {
-		_, wrong := toolhive.Make(server(func(s *spec) {
-			s.ProxyPort = 8443
-			s.OIDCConfigRef = text(`{"name":"idp","audience":"https://me","resourceUrl":"https://me"}`)
-			s.AuthServerRef = text(`{"kind":"MCPExternalAuthConfig","name":"as"}`)
-		}), base(), toolhive.Objects{OIDC: idp.OIDC, AuthServer: object("MCPExternalAuthConfig", "as", `{"type":"embeddedAuthServer","embeddedAuthServer":{`+c.spec+`}}`)}, younger)
-		if len(wrong) != 1 || !strings.Contains(wrong[0].Error(), c.says) {
-			t.Errorf("%s: %s: wrong %v, want one that says %q", name, c.why, wrong, c.says)
+	const listener, upstream = `,"tlsListener":{"certificateSecretRef":{"name":"a","key":"b"}`, `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u",`
+	// What only such a program reads.
+	ofYounger := map[string]invalid{
+		"listener without a key": {"the program would not start", refServer("https://me"), authServer(upstreamC + listener + `}`), "authServerRef", "privateKeySecretRef"},
+		"listener on the port": {"there is one of each", func(s *spec) { refServer("https://me")(s); s.ProxyPort = 8443 },
+			authServer(upstreamC + listener + `,"privateKeySecretRef":{"name":"a","key":"c"}}`), "authServerRef", "spec.proxyPort is 8443"},
+		"no period":         {"the program would not start", refServer("https://me"), authServer(upstreamC + `,"registrationRateLimit":{"maxTokens":1}`), "authServerRef", "refillPeriod"},
+		"bundle of nothing": {"whom is it to believe?", refServer("https://me"), authServer(upstreamC + `,"trustedIssuers":[{"issuerUrl":"https://t","caBundleRef":{}}]`), "authServerRef", "trustedIssuers[0].caBundleRef lacks"},
+		"two clients":       {"which of them?", refServer("https://me"), authServer(upstream + `"clientId":"c","dcrConfig":{}}}]`), "authServerRef", "clientId, or dcrConfig"},
+		"registered twice":  {"where?", refServer("https://me"), authServer(upstream + `"dcrConfig":{"discoveryUrl":"https://u","registrationEndpoint":"https://u"}}}]`), "authServerRef", "one of discoveryUrl"},
+	}
+	for program, cases := range map[*toolhive.Program]map[string]invalid{&older: ofAll, &younger: ofYounger} {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				proxy, wrong := toolhive.Make(server(c.change), base(), c.named, *program)
+				if proxy != nil || len(wrong) != 1 || wrong[0].Field != c.field || !strings.Contains(wrong[0].Error(), c.says) {
+					t.Errorf("%s: proxy %v, wrong %v; want one problem of %s that says %q", c.why, proxy, wrong, c.field, c.says)
+				}
+			})
 		}
 	}
 }

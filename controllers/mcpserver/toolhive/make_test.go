@@ -361,10 +361,37 @@ func types(file map[string]any) (kinds []string) {
 	return kinds
 }
 
-// The list of middlewares is what counts, so a limit must be there, too.
-func TestLimitOfOneRequestIsInTheList(t *testing.T) {
-	list := make1(t, server(func(s *spec) { s.MaxRequestBodySize = 1000 }), toolhive.Objects{}).Config.Middlewares
-	if diff := cmp.Diff(fromJSON(t, `{"type": "bodylimit", "parameters": {"max_bytes": 1000}}`), values(t, list[0])); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+// The list of middlewares is what counts, and each has its own copy of what it needs.
+func TestParametersOfMiddlewares(t *testing.T) {
+	as := authServers["authorization server"]
+	encrypted := func(s *spec) {
+		redis(s)
+		s.SessionStorage.TLS, s.RateLimiting = text(`{"insecureSkipVerify":true}`), text(`{"shared":{"maxTokens":10,"refillPeriod":"60s"}}`)
+	}
+	for kind, c := range map[string]struct {
+		why    string
+		change func(*spec)
+		named  toolhive.Objects
+		want   string
+	}{
+		"bodylimit":     {"the limit of one request is that of the spec", func(s *spec) { s.MaxRequestBodySize = 1000 }, toolhive.Objects{}, `{"max_bytes":1000}`},
+		"ratelimit":     {"they are counted encrypted, too", encrypted, toolhive.Objects{}, `"redis_tls":{"insecureSkipVerify":true}`},
+		"auth":          {"whose tokens are good", as.change, as.named, `"embedded_auth_server_issuer":"https://as"`},
+		"upstreamswap":  {"the server gets that of the users' own provider", as.change, as.named, `{"config":{"provider_name":"idp-1"}}`},
+		"authorization": {"a claim of the authorization server's own tokens says little of who somebody is", as.change, as.named, `"primary_upstream_provider":"idp-1"`},
+	} {
+		got := ""
+		for _, m := range make1(t, server(c.change), c.named).Config.Middlewares {
+			if m.Type == kind {
+				data, err := json.Marshal(m.Parameters)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = string(data)
+			}
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s: %q, want %s in it", kind, c.why, got, c.want)
+		}
 	}
 }

@@ -76,25 +76,6 @@ func loggingIn(s *spec) {
 const loggedIn = `"oidc_config": {"Issuer":"https://idp","Audience":"https://me","JWKSURL":"","ClientID":"","ClientSecret":"","CACertPath":"","AuthTokenFile":"",
 	"AllowPrivateIP":false,"InsecureAllowHTTP":false,"IntrospectionURL":"","ResourceURL":"https://me","Scopes":["openid","profile","email","offline_access"]}`
 
-// TestLimitsCountEncrypted: the middleware has its own copy of where the store is.
-func TestLimitsCountEncrypted(t *testing.T) {
-	proxy := make1(t, server(func(s *spec) {
-		redis(s)
-		s.SessionStorage.TLS = text(`{"insecureSkipVerify":true}`)
-		s.RateLimiting = text(`{"shared":{"maxTokens":10,"refillPeriod":"60s"}}`)
-	}), toolhive.Objects{})
-	for _, m := range proxy.Config.Middlewares {
-		if m.Type == "ratelimit" {
-			got := values(t, m.Parameters).(map[string]any)["redis_tls"]
-			if diff := cmp.Diff(any(map[string]any{"insecureSkipVerify": true}), got); diff != "" {
-				t.Errorf("TLS of the limits (-want +got):\n%s", diff)
-			}
-			return
-		}
-	}
-	t.Error("no limits")
-}
-
 // TestListenerOfTwoSecrets: a directory has files of both.
 func TestListenerOfTwoSecrets(t *testing.T) {
 	proxy := make1(t, server(loggingIn), toolhive.Objects{OIDC: idp.OIDC, AuthServer: object("MCPExternalAuthConfig", "as", `{"type":"embeddedAuthServer","embeddedAuthServer":{"issuer":"https://as",

@@ -1,20 +1,11 @@
-// Package machinenames keeps names of machine files out of Go: what a phase, a step or an effect
-// is called is the file's business.
-package machinenames
+package rooms
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,9 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const module = "github.com/phasegate/phasegate"
-
-// fields hold names of a machine file, by package (without the module), type and field.
+// What a phase, a step or an effect is called is the file's business: fields hold names of a machine file, by package (without the module), type and field.
 var fields = []string{
 	"api/phasegate/v1alpha1.MachineStatus.Phase", "api/phasegate/v1alpha1.MachineStatus.Step", "api/phasegate/v1alpha1.MachineStatus.EnteredAs",
 	"api/phasegate/v1alpha1.HeldEffect.Name", "api/phasegate/v1alpha1.Transition.From", "api/phasegate/v1alpha1.Transition.To", "api/phasegate/v1alpha1.Transition.Reason",
@@ -83,7 +72,7 @@ func ownerOf(s *types.Selection) string {
 	if !ok || named.Obj().Pkg() == nil {
 		return ""
 	}
-	return strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/") + "." + named.Obj().Name()
+	return strings.TrimPrefix(named.Obj().Pkg().Path(), module) + "." + named.Obj().Name()
 }
 
 func deref(t types.Type) types.Type {
@@ -181,10 +170,10 @@ func (c *checker) checkCall(x *ast.CallExpr) {
 }
 
 // compared are the places where a package compares names of machine files with texts of Go.
-func compared(fset *token.FileSet, from types.Importer, path string, files []*ast.File) ([]string, error) {
-	c := &checker{fset: fset, names: map[types.Object]bool{}, info: &types.Info{
+func compared(in tree, path string, files []*ast.File) ([]string, error) {
+	c := &checker{fset: in.fset, names: map[types.Object]bool{}, info: &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}}
-	if _, err := (&types.Config{Importer: from}).Check(path, fset, files, c.info); err != nil {
+	if _, err := (&types.Config{Importer: in.from}).Check(path, in.fset, files, c.info); err != nil {
 		return nil, err
 	}
 	for _, look := range []func(ast.Node){c.learn, c.check} {
@@ -195,59 +184,14 @@ func compared(fset *token.FileSet, from types.Importer, path string, files []*as
 	return c.found, nil
 }
 
-// listed is a package as the go command lists it.
-type listed struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
-}
-
-// packages are all of ours, and an importer of what they need, from what the go command has built.
-func packages(t *testing.T) (*token.FileSet, types.Importer, []listed) {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
-	cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	exports, ours := map[string]string{}, []listed{}
-	for dec := json.NewDecoder(bufio.NewReader(bytes.NewReader(out))); ; {
-		var p listed
-		if err := dec.Decode(&p); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if exports[p.ImportPath] = p.Export; strings.HasPrefix(p.ImportPath, module+"/") {
-			ours = append(ours, p)
-		}
-	}
-	fset := token.NewFileSet()
-	return fset, importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }), ours
-}
-
-// parsed are the files of a package.
-func parsed(t *testing.T, fset *token.FileSet, dir string, names ...string) (files []*ast.File) {
-	t.Helper()
-	for _, name := range names {
-		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
-	return files
-}
-
 func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
-	fset, from, ours := packages(t)
-	looked := 0
-	for _, p := range ours {
-		place := strings.TrimPrefix(p.ImportPath, module+"/")
+	all, looked := list(t), 0
+	for _, p := range all.ours {
+		place := strings.TrimPrefix(p.ImportPath, module)
 		if strings.HasPrefix(place, "api/") || strings.HasPrefix(place, "test/") || len(p.GoFiles) == 0 {
 			continue
 		}
-		found, err := compared(fset, from, p.ImportPath, parsed(t, fset, p.Dir, p.GoFiles...))
+		found, err := compared(all, p.ImportPath, all.parsed(t, p.Dir, p.GoFiles...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,14 +203,14 @@ func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
 	if looked < 30 {
 		t.Errorf("only %d packages were looked through", looked)
 	}
-	checkBad(t, fset, from)
+	checkBad(t, all)
 }
 
 // checkBad looks whether all is found that is wrong in a file.
-func checkBad(t *testing.T, fset *token.FileSet, from types.Importer) {
+func checkBad(t *testing.T, in tree) {
 	t.Helper()
 	const file = "bad.go"
-	found, err := compared(fset, from, module+"/bad", parsed(t, fset, "testdata", file))
+	found, err := compared(in, module+"bad", in.parsed(t, "testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,19 +1,14 @@
-// Package retiredwords keeps words out of exported names that this project had for what its field calls otherwise. The
-// packages, files and names that had them were renamed once; this test is what keeps them so.
-package retiredwords_test
+package rooms
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// retired are the words, as a name has them, and what is said instead.
+// retired are words that this project had for what its field calls otherwise, as a name has them, and what is said instead. The
+// packages, files and names that had them were renamed once; this test is what keeps them so.
 var retired = map[string]string{
 	"Adopted": "AlreadyEqual", "Crowded": "Large", "Deed": "LockWrite, Remedy", "Explained": "GuardResult", "Fate": "DeleteResult, Impact", "Fates": "Impacts", "Foreign": "Unmanaged",
 	"Frozen": "UseSnapshot", "Insist": "Retry", "Leaving": "Terminating", "Ledger": "EqualityCache", "Looker": "Inspector", "Moving": "ChangedSince",
@@ -29,17 +24,16 @@ var words = regexp.MustCompile(`[A-Z][a-z0-9]*`)
 
 func TestRetiredWordsStayAway(t *testing.T) {
 	seen := map[string]bool{}
-	for _, dir := range []string{"api", "cmd", "controllers", "fsm", "resources", "phases"} {
-		for _, path := range sources(t, filepath.Join("..", "..", dir)) {
-			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+	all := list(t)
+	for _, p := range all.ours {
+		if _, isRoom := rooms[room(strings.TrimPrefix(p.ImportPath, module))]; !isRoom {
+			continue
+		}
+		for _, file := range all.parsed(t, p.Dir, p.GoFiles...) {
 			for _, id := range exported(file) {
 				word, instead := retiredIn(id.Name)
 				if seen[id.Name] = instead != ""; instead != "" && kept[id.Name] == "" {
-					t.Errorf("%s: %s: the word %s is retired, say %s", set.Position(id.Pos()), id.Name, word, instead)
+					t.Errorf("%s: %s: the word %s is retired, say %s", all.fset.Position(id.Pos()), id.Name, word, instead)
 				}
 			}
 		}
@@ -49,21 +43,6 @@ func TestRetiredWordsStayAway(t *testing.T) {
 			t.Errorf("%s is kept, and is not there any more", name)
 		}
 	}
-}
-
-// sources are the Go files under a directory that are no tests.
-func sources(t *testing.T, dir string) (files []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-			files = append(files, path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }
 
 // retiredIn is the first retired word of a name, and what is said instead.
