@@ -137,7 +137,7 @@ test-product: build tools
 	$(if $(RACE),$(TEST) $(RACE) -run TestOneMachineServesManyRuns ./fsm)
 	@# The race detector allocates, too, and makes compression and JSON slow: these are skipped or shortened with it.
 	$(TEST) -count=1 -run TestPassIsCheap ./controllers/runner
-	$(if $(RACE),$(TEST) -run '[Bb]ack[Uu]p|Burst|SlowReader|MemoryOfClients|MakeTheProxyHold' ./controllers/datastoremigration ./cmd/proxyrunner/internal/bridge ./cmd/proxyrunner/internal/limit)
+	$(if $(RACE),$(TEST) -run '[Bb]ack[Uu]p|Burst|MemoryOfClients|MakeTheProxyHold' ./controllers/datastoremigration ./cmd/proxyrunner/internal/bridge ./cmd/proxyrunner/internal/limit)
 	@# They read files of other modules, which go does not look at when it reuses a result.
 	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {} && $(TEST) -count=1 -timeout 10m ./...'
 
