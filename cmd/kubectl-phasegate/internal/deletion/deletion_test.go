@@ -78,7 +78,7 @@ func TestRefusal(t *testing.T) {
 		"forged":                   {why: "the machine says what a deletion does, not the status", dm: in("Converged", "→ Aborting"), want: deletion.Abort, says: "past the point of no return"},
 		"pruned":                   {why: "a peer's CRD has no status.machine: the phase that is shown counts", dm: shownOnly("Converged"), want: deletion.Abort, says: "past the point of no return"},
 		"pruned, early":            {why: "the same", dm: shownOnly("Migrating"), want: deletion.Abort},
-		"phase of another file":    {why: "what that manager does is not known", dm: in("Approving", ""), want: deletion.Abort, says: "which datastore-migration.yaml does not have"},
+		"phase of another file":    {why: "what that manager does is not known", dm: in("Approving", ""), want: deletion.Abort, says: "datastore-migration.yaml does not have: what a deletion does there is unknown"},
 		"told by another manager":  {why: "it knows its phase", dm: in("Approving", "→ Aborting"), want: deletion.Abort},
 		"clean-up of an early one": {why: "there is nothing", dm: in("Pending", "→ Aborting"), want: deletion.CleanUp, says: "nothing to clean up before Complete"},
 	}
