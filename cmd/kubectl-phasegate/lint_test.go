@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,18 +27,6 @@ spec:
   - {name: Done, terminal: success, onDelete: {none: true}}
 `
 
-// folder holds files by name.
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func TestLint(t *testing.T) {
 	broken := changed(t, "to: Converged, when", "to: Convreged, when")
 	leaking := changed(t, "attempts: 150, to: RollingBack}", "attempts: 150, to: Failed}")
@@ -53,12 +39,7 @@ func TestLint(t *testing.T) {
 	both := folder(t, map[string]string{"a.yaml": unguarded, "b.yaml": unguarded, "crd.yaml": "apiVersion: v1\nkind: List\n"})
 	foreign := folder(t, map[string]string{"crd.yaml": "apiVersion: v1\nkind: List\n"})
 	typo := changedGate(t, "self.spec.go", "self.spec.og")
-	cases := map[string]struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	checkEach(t, map[string]invocation{
 		"Shipped":       {why: "without arguments, what is compiled in", out: "2 files, 0 errors, 0 warnings\n"},
 		"Directory":     {why: "what we ship has no finding", args: []string{"../../phases", "../../resources/kinds.yaml"}, out: "3 files, 0 errors, 0 warnings\n"},
 		"Prove":         {why: "nor has what can happen to it", args: []string{"--prove", "--strict"}, out: "phases/datastore-migration.yaml: explored "},
@@ -89,16 +70,7 @@ func TestLint(t *testing.T) {
 		"Format":        {why: "a mistyped format", args: []string{"-o", "xml"}, code: exitUsage, err: `-o "xml": write one of ["json" "sarif" "text"]`},
 		"Missing":       {why: "a mistyped path", args: []string{"no/such.yaml"}, code: exitUsage, err: "no such file"},
 		"Live":          {why: "no cluster", args: []string{"--live", "--kubeconfig", "no/such"}, code: exitUsage, err: "--live: find a cluster"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := perform(t, append([]string{"lint"}, tc.args...)...)
-			if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-				t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
-					tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-			}
-		})
-	}
+	}, "lint")
 }
 
 func TestLintReadsItsInput(t *testing.T) {
@@ -154,12 +126,7 @@ spec:
 }
 
 func TestActions(t *testing.T) {
-	for name, tc := range map[string]struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	checkEach(t, map[string]invocation{
 		"BuiltIn":  {why: "what every machine has", out: "Apply\n    Creates an object"},
 		"Own":      {why: "what only this machine has", args: []string{shipped}, out: "    result.ownersWithheld: int\n"},
 		"Guards":   {why: "guards too", args: []string{shipped}, out: "guards.onlyMigration\n    No other DatastoreMigration is active.\n"},
@@ -167,27 +134,9 @@ func TestActions(t *testing.T) {
 		"JSON":     {why: "for programs", args: []string{shipped, "-o", "json"}, out: `"kind":"Bindings"`},
 		"Unknown":  {why: "no such machine", args: []string{"nosuch"}, code: exitUsage, err: "machine nosuch has no actions of its own: name one of datastore-migration"},
 		"Format":   {why: "a mistyped format", args: []string{"-o", "xml"}, code: exitUsage, err: `-o "xml"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := perform(t, append([]string{"actions"}, tc.args...)...)
-			if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-				t.Errorf("%s: exit code %d, out:\n%s\nerr: %s", tc.why, got.code, got.out, got.err)
-			}
-		})
-	}
+	}, "actions")
 	printed := write(t, "bindings.yaml", perform(t, "actions", "-o", "yaml").out)
 	if got := perform(t, "lint", "--bindings", printed, changedGate(t)); got.code != 0 {
 		t.Errorf("what is printed is what --bindings reads: %s%s", got.out, got.err)
-	}
-}
-
-func TestLintCompletion(t *testing.T) {
-	for args, want := range map[string]string{"--explain=PG10": "PG104", "-o=s": "sarif", "--output=": "json"} {
-		if got := perform(t, "__complete", "lint", args).out; !strings.Contains(got, want) {
-			t.Errorf("lint %s offers %q, want %s", args, got, want)
-		}
-	}
-	if got := perform(t, "__complete", "actions", "").out; !strings.Contains(got, shipped) {
-		t.Errorf("actions offers %q", got)
 	}
 }

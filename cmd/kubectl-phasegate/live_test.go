@@ -25,13 +25,7 @@ var gateKind = schema.GroupVersionKind{Group: "live.phasegate.dev", Version: "v1
 // gate makes an object in a phase of the machine gates.
 func gate(t *testing.T, c client.Client, name, status string) {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gateKind)
-	u.SetNamespace("default")
-	u.SetName(name)
-	if err := c.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	u := made(t, c, "{apiVersion: live.phasegate.dev/v1, kind: Gate, metadata: {namespace: default, name: "+name+"}}")
 	body := `{"status":{"machine":` + status + `}}`
 	if err := c.Status().Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		t.Fatal(err)
@@ -56,12 +50,7 @@ func TestLive(t *testing.T) {
 	typo := changedGate(t, "self.spec.go", "self.spec.og")
 	foreign := changedGate(t, "kind: Gate}", "kind: Door}")
 
-	cases := []struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	for _, tc := range []invocation{
 		{why: "what is missing, and where to read on", args: []string{"check"}, code: exitFindings, out: "docs/operate/troubleshooting.md#check-crds-installed"},
 		{why: "who may install, before there is anything", args: []string{"check", "--pre", "--controllers=mcpserver"}, out: "5 checks: 0 failed, 0 with warnings"},
 		{why: "for programs", args: []string{"check", "--pre", "--controllers=mcpserver", "-o=json"}, out: `"group": "installation"`},
@@ -92,14 +81,8 @@ func TestLive(t *testing.T) {
 		{why: "and what is right", args: []string{"lint", bare, "--live"}, out: "1 file, 0 errors"},
 		{why: "a kind that no CRD describes would go unchecked", args: []string{"lint", foreign, "--live"}, code: exitUsage, err: "no CRD describes live.phasegate.dev/v1 Door"},
 		{why: "the cluster does not know it", args: []string{"approve", "thing/x"}, code: exitUsage, err: `the cluster has no kind "thing"`},
-	}
-	for _, tc := range cases {
-		args := append(tc.args, "--kubeconfig", c.Kubeconfig)
-		got := perform(t, args...)
-		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
-				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-		}
+	} {
+		tc.check(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
 	}
 	testPeersCRD(t, c)
 	testPublished(t, c)
@@ -110,11 +93,7 @@ func TestLive(t *testing.T) {
 // and says so in one line.
 func testNewerManager(t *testing.T, c *harness.Cluster) {
 	publish(t, c.Client, shipped, migrationKind, "calico-system/phasegate", "sha256:newer", ofNextVersion(t))
-	for _, tc := range []struct {
-		args []string
-		code int
-		out  string
-	}{
+	for _, tc := range []invocation{
 		{args: []string{"status", "datastoremigration", "to-v3"}, out: "DatastoreMigration to-v3: Converged for"},
 		{args: []string{"explain", shipped}, out: "drives DatastoreMigration"},
 		{args: []string{"explain", shipped, "--live", "to-v3"}, out: "to-v3 is in Converged"},
@@ -123,10 +102,7 @@ func testNewerManager(t *testing.T, c *harness.Cluster) {
 		{args: []string{"retry", "datastoremigration", "to-v3", "--force"}, out: "datastoremigration/to-v3: request retry is "},
 		{args: []string{"approve", "datastoremigration", "to-v3", "--request", "retry", "--force"}, out: "datastoremigration/to-v3: request retry is "},
 	} {
-		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
-		if got.code != tc.code || !strings.Contains(got.out, tc.out) {
-			t.Errorf("%q: exit code %d, want %d; out must hold %q:\n%s%s", tc.args, got.code, tc.code, tc.out, got.out, got.err)
-		}
+		got := tc.check(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
 		var said []string
 		for line := range strings.Lines(got.err) {
 			if strings.Contains(line, "cannot be read by this program") && strings.Contains(line, "ofTheNextVersion") && strings.Contains(line, "of the version of the manager") && strings.Contains(line, "compiled into this program") {
@@ -151,12 +127,7 @@ func testPublished(t *testing.T, c *harness.Cluster) {
 	gate(t, c.Client, "east", `{"name":"gate","phase":"Closed","revision":"sha256:in-force","history":["2026-03-04T12:00:00.000000Z → Closed: Created"]}`)
 	gate(t, c.Client, "west", `{"name":"gate","phase":"Closed","step":"NotOfThisFile","revision":"sha256:before"}`)
 	gate(t, c.Client, "down", `{"name":"gate","phase":"Broken","revision":"sha256:in-force"}`)
-	cases := []struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	for _, tc := range []invocation{
 		{why: "KIND NAME", args: []string{"status", "gate", "east"}, out: "Gate default/east: Closed\n\n  ● [Closed] → ○ Open\n"},
 		{why: "a short name, as kubectl has it", args: []string{"status", "gt/east"}, out: "Gate default/east: Closed"},
 		{why: "a name alone", args: []string{"status", "east"}, out: "Gate default/east: Closed"},
@@ -181,16 +152,12 @@ func testPublished(t *testing.T, c *harness.Cluster) {
 		{why: "after a slash", args: []string{"__complete", "status", "gate/"}, out: "gate/east\n"},
 		{why: "requests", args: []string{"__complete", "approve", "--request", ""}, out: "bySpec\n"},
 		{why: "phases", args: []string{"__complete", "explain", ""}, out: "Broken\n"},
-	}
-	for _, tc := range cases {
-		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
+	} {
+		args := append(slices.Clone(tc.args), "--kubeconfig", c.Kubeconfig)
 		if tc.args[0] == "__complete" { // flags come before what is completed
-			got = perform(t, slices.Insert(slices.Clone(tc.args), 2, "--kubeconfig", c.Kubeconfig)...)
+			args = slices.Insert(slices.Clone(tc.args), 2, "--kubeconfig", c.Kubeconfig)
 		}
-		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
-				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-		}
+		got := tc.check(t, args...)
 		if strings.Contains(got.err, "compiled into this program") {
 			t.Errorf("%q: it is published: %s", tc.args, got.err)
 		}
@@ -275,12 +242,7 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: all}); err != nil {
 		t.Fatal(err)
 	}
-	dm := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"type": "APIServerToCRDs"}}}
-	dm.SetGroupVersionKind(migrationKind)
-	dm.SetName("to-v3")
-	if err := c.Client.Create(t.Context(), dm); err != nil {
-		t.Fatal(err)
-	}
+	dm := made(t, c.Client, "{apiVersion: migration.projectcalico.org/v1, kind: DatastoreMigration, metadata: {name: to-v3}, spec: {type: APIServerToCRDs}}")
 	// The status lags behind, and lies about what is held.
 	status := `{"status":{"phase":"Pending","message":"Nothing of v1 is locked","machine":{"phase":"Pending","held":[],"onDelete":{"mode":"Transition","to":"Aborting"}}}}`
 	if err := c.Client.Status().Patch(t.Context(), dm, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
@@ -298,12 +260,7 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 		}
 		return nil
 	})
-	for _, tc := range []struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	for _, tc := range []invocation{
 		{why: "the phase is that of the state", args: []string{"status", "to-v3"}, out: "DatastoreMigration to-v3: Converged for"},
 		{why: "what a deletion does is the machine's", args: []string{"status"}, out: "Deletion    hold: Converged cannot be rolled back"},
 		{why: "what is left of another", args: []string{"status"}, out: "DatastoreMigration old is gone (UID 0-1); it was in Migrating\n              holds v1Lock     Sets v1 datastoreReady to true"},
@@ -318,26 +275,15 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 		{why: "the view is all that this account may read", args: []string{"status", "to-v3", viewer}, out: "Note        ‼ you may not read machinestates.phasegate.dev"},
 		{why: "and it says where the migration shows to be", args: []string{"abort", "to-v3", viewer, "--yes"}, code: exitUsage, err: "‼ to-v3: you may not read machinestates.phasegate.dev"},
 	} {
-		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
-		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
-				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-		}
+		tc.check(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
 	}
 }
 
 // stateOf makes the state of a migration.
 func stateOf(t *testing.T, c client.Client, name, uid, status string) {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	body := `{"apiVersion":"phasegate.dev/v1alpha1","kind":"MachineState","metadata":{"name":"datastore-migration.` + uid + `","labels":{"phasegate.dev/machine":"datastore-migration"}},
-		"spec":{"machine":"datastore-migration","object":{"apiVersion":"migration.projectcalico.org/v1","kind":"DatastoreMigration","name":"` + name + `","uid":"` + uid + `"}},"status":` + status + `}`
-	if err := u.UnmarshalJSON([]byte(body)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), u); err != nil {
-		t.Fatal(err)
-	}
+	made(t, c, `{"apiVersion":"phasegate.dev/v1alpha1","kind":"MachineState","metadata":{"name":"datastore-migration.`+uid+`","labels":{"phasegate.dev/machine":"datastore-migration"}},
+  "spec":{"machine":"datastore-migration","object":{"apiVersion":"migration.projectcalico.org/v1","kind":"DatastoreMigration","name":"`+name+`","uid":"`+uid+`"}},"status":`+status+`}`)
 }
 
 // changedGate is the machine gates without the phase Broken, after replacements.

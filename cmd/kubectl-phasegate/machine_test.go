@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1/schema"
+	"github.com/phasegate/phasegate/cmd/internal/release"
 )
 
 // outcome is what a user sees of a command.
@@ -30,14 +35,48 @@ func perform(t *testing.T, args ...string) outcome {
 	return outcome{out: out.String(), err: errs.String(), code: code}
 }
 
+// invocation is a command line, and what a user must see of it; out and err are parts of what is printed.
+type invocation struct {
+	why      string
+	args     []string
+	code     int
+	out, err string
+}
+
+// check runs args instead of its own, which are not all that the test has to say.
+func (i invocation) check(t *testing.T, args ...string) outcome {
+	t.Helper()
+	got := perform(t, args...)
+	if got.code != i.code || !strings.Contains(got.out, i.out) || !strings.Contains(got.err, i.err) {
+		t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", i.args, i.why, got.code, i.code, i.out, got.out, i.err, got.err)
+	}
+	return got
+}
+
+// checkEach runs each case behind what all have in common.
+func checkEach(t *testing.T, cases map[string]invocation, common ...string) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { c.check(t, slices.Concat(common, c.args)...) })
+	}
+}
+
+// folder holds files by name.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // write makes a file for a test.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return filepath.Join(folder(t, map[string]string{name: text}), name)
 }
 
 // changed is the shipped machine after replacements, old and new by turns.
@@ -63,12 +102,7 @@ func TestMachineCommands(t *testing.T) {
 	broken := write(t, "broken.yaml", "kind: Machine\n")
 	slower := changed(t, "24h", "25h")
 	cut := changed(t, "RollingBack", "Undoing")
-	cases := map[string]struct {
-		why      string
-		args     []string
-		code     int
-		out, err string
-	}{
+	checkEach(t, map[string]invocation{
 		"Graph":           {why: "one compiled-in machine of the name", args: []string{"graph", shipped}, out: "datastore-migration drives DatastoreMigration"},
 		"GraphFile":       {why: "any file", args: []string{"graph", gates, "-o", "mermaid"}, out: "flowchart TD"},
 		"GraphDot":        {why: "for Graphviz", args: []string{"graph", gates, "-o", "dot"}, out: `digraph "gate" {`},
@@ -98,14 +132,29 @@ func TestMachineCommands(t *testing.T) {
 		"CompletionFile":  {why: "a machine or a file follows", args: []string{"__complete", "explain", "Pending", ""}, out: shipped},
 		"CompletionFlag":  {why: "values of flags too", args: []string{"__complete", "graph", "-o", ""}, out: "mermaid\n"},
 		"CompletionAsk":   {why: "requests of the machines", args: []string{"__complete", "approve", "--request", ""}, out: "retry\n"},
+		"CompletionCode":  {why: "codes that have a page", args: []string{"__complete", "lint", "--explain=PG10"}, out: "PG104"},
+		"CompletionShort": {why: "a short flag", args: []string{"__complete", "lint", "-o=s"}, out: "sarif"},
+		"CompletionLong":  {why: "the same by its long name", args: []string{"__complete", "lint", "--output="}, out: "json"},
+		"CompletionOwn":   {why: "machines with actions of their own", args: []string{"__complete", "actions", ""}, out: shipped},
+		"CompletionKinds": {why: "kinds of files", args: []string{"__complete", "schema", ""}, out: "kindregistry\nmachine\n"},
+		"SchemaUnknown":   {why: "what there is instead", args: []string{"schema", "machines"}, code: exitUsage, err: "write one of [kindregistry machine]"},
+		"VersionFormat":   {why: "a mistyped format", args: []string{"version", "-o", "yaml"}, code: exitUsage, err: "kubectl-phasegate: -o \"yaml\": write text or json\n"},
+	})
+}
+
+// What is printed for programs is the text and nothing else.
+func TestPrintedWhole(t *testing.T) {
+	for name, want := range map[string]string{"version": version + "\n", "schema machine": string(schema.Machine), "schema kindregistry": string(schema.KindRegistry)} {
+		if diff := cmp.Diff(outcome{out: want}, perform(t, strings.Fields(name)...), cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := perform(t, tc.args...)
-			if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-				t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-			}
-		})
+	var info release.Info
+	if err := json.Unmarshal([]byte(perform(t, "version", "-o", "json").out), &info); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(release.Current(), info); diff != "" {
+		t.Errorf("a bug report says which program it was (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,19 +13,6 @@ import (
 
 const scenarios = "../../docs/examples/scenarios/"
 
-// simulated runs the command and answers what it printed and its exit code.
-func simulated(t *testing.T, args ...string) (out, errs string, code int) {
-	t.Helper()
-	var o, e bytes.Buffer
-	s := streams{in: strings.NewReader(""), out: &o, err: &e}
-	cmd := command(s)
-	cmd.SetArgs(append([]string{"simulate"}, args...))
-	if err := cmd.Execute(); err != nil {
-		code = exitCode(s, err)
-	}
-	return o.String(), e.String(), code
-}
-
 // The scenarios of the documentation hold for the machine that is shipped, with the
 // names that its program has.
 func TestExampleScenarios(t *testing.T) {
@@ -37,65 +23,50 @@ func TestExampleScenarios(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			out, errs, code := simulated(t, file)
-			if code != 0 {
-				t.Fatalf("exit %d: %s%s", code, errs, out)
+			got := perform(t, "simulate", file)
+			if got.code != 0 {
+				t.Fatalf("%+v", got)
 			}
-			fsmtest.Golden(t, strings.TrimSuffix(file, ".yaml")+".txt", out)
+			fsmtest.Golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got.out)
 		})
 	}
 }
 
 func TestSimulateTellsWhatIsWrong(t *testing.T) {
-	dir := t.TempDir()
-	file := func(name, content string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	const head = "apiVersion: phasegate.dev/v1alpha1\nkind: Scenario\n"
+	const ofMigrations = head + "machine: datastore-migration\n"
 	const object = "object: {spec: {type: APIServerToCRDs}}\n"
 	door, err := os.ReadFile("../../fsm/fsmtest/testdata/door.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file("door.yaml", string(door))
-	for name, c := range map[string]struct {
-		why       string
-		args      []string
-		code      int
-		out, errs string
-	}{
-		"expectation": {"exit 1, what was expected and what was",
-			[]string{file("early.yaml", head+"machine: datastore-migration\n"+object+"script:\n- until: {phase: Complete, within: 1m}\n- expect: {phase: Failed}\n")},
-			1, "early.yaml:7:11: expected: phase Failed, got Complete", ""},
-		"unknown action": {"a typo would be an answer that nobody asks for",
-			[]string{file("typo.yaml", head+"machine: datastore-migration\ngiven: {actions: {Preflihgt: [{}]}}\nscript: []\n")},
-			1, "", `never calls an action "Preflihgt"`},
-		"unknown field":      {"strictly read", []string{file("field.yaml", head+"machine: datastore-migration\nskript: []\n")}, 1, "", `field.yaml:4:1: PG000: unknown field "skript"`},
-		"unknown machine":    {"what there is", []string{file("other.yaml", head+"machine: nothing\nscript: []\n")}, 2, "", "neither a file nor a machine that is published or compiled in: name one of datastore-migration"},
-		"no file":            {"not a finding", []string{filepath.Join(dir, "none.yaml")}, 2, "", "none.yaml"},
-		"machine of a file":  {"relative to the scenario; its program is not this one", []string{file("door-scenario.yaml", head+"machine: door.yaml\nscript: []\n")}, 1, "", `action "TakeKey" is not known`},
-		"machine of a flag":  {"instead of what the scenario says", []string{file("flag.yaml", head+"machine: nothing\n"+object+"script:\n- until: {phase: Complete}\n"), "--machine", "datastore-migration"}, 0, "in the end: Complete", ""},
-		"unknown output":     {"which there are", []string{scenarios + "conflict.yaml", "-o", "xml"}, 2, "", "write text or json"},
-		"crashes everywhere": {"an abort survives them", []string{scenarios + "abort-under-the-lock.yaml", "--crash"}, 0, "in the end: gone, left in place []", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, errs, code := simulated(t, c.args...)
-			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.errs) {
-				t.Errorf("%s: exit %d, %s%s; want exit %d, %q, %q", c.why, code, out, errs, c.code, c.out, c.errs)
-			}
-		})
-	}
+	dir := folder(t, map[string]string{
+		"early.yaml": ofMigrations + object + "script:\n- until: {phase: Complete, within: 1m}\n- expect: {phase: Failed}\n",
+		"typo.yaml":  ofMigrations + "given: {actions: {Preflihgt: [{}]}}\nscript: []\n",
+		"field.yaml": ofMigrations + "skript: []\n",
+		"other.yaml": head + "machine: nothing\nscript: []\n",
+		"door.yaml":  string(door), "enter.yaml": head + "machine: door.yaml\nscript: []\n",
+		"flag.yaml": head + "machine: nothing\n" + object + "script:\n- until: {phase: Complete}\n",
+	})
+	file := func(name string) string { return filepath.Join(dir, name) }
+	checkEach(t, map[string]invocation{
+		"expectation":        {why: "exit 1, what was expected and what was", args: []string{file("early.yaml")}, code: 1, out: "early.yaml:7:11: expected: phase Failed, got Complete"},
+		"unknown action":     {why: "a typo would be an answer that nobody asks for", args: []string{file("typo.yaml")}, code: 1, err: `never calls an action "Preflihgt"`},
+		"unknown field":      {why: "strictly read", args: []string{file("field.yaml")}, code: 1, err: `field.yaml:4:1: PG000: unknown field "skript"`},
+		"unknown machine":    {why: "what there is", args: []string{file("other.yaml")}, code: 2, err: "neither a file nor a machine that is published or compiled in: name one of datastore-migration"},
+		"no file":            {why: "not a finding", args: []string{file("none.yaml")}, code: 2, err: "none.yaml"},
+		"machine of a file":  {why: "relative to the scenario; its program is not this one", args: []string{file("enter.yaml")}, code: 1, err: `action "TakeKey" is not known`},
+		"machine of a flag":  {why: "instead of what the scenario says", args: []string{file("flag.yaml"), "--machine", "datastore-migration"}, out: "in the end: Complete"},
+		"unknown output":     {why: "which there are", args: []string{scenarios + "conflict.yaml", "-o", "xml"}, code: 2, err: "write text or json"},
+		"crashes everywhere": {why: "an abort survives them", args: []string{scenarios + "abort-under-the-lock.yaml", "--crash"}, out: "in the end: gone, left in place []"},
+	}, "simulate")
 }
 
 func TestSimulateAsJSON(t *testing.T) {
-	out, _, code := simulated(t, scenarios+"retry-after-failure.yaml", "-o", "json")
+	got := perform(t, "simulate", scenarios+"retry-after-failure.yaml", "-o", "json")
 	var results []simulate.Result
-	if err := json.Unmarshal([]byte(out), &results); err != nil || code != 0 || len(results) != 1 {
-		t.Fatalf("exit %d, %d results: %v", code, len(results), err)
+	if err := json.Unmarshal([]byte(got.out), &results); err != nil || got.code != 0 || len(results) != 1 {
+		t.Fatalf("exit %d, %d results: %v", got.code, len(results), err)
 	}
 	r := results[0]
 	if r.Machine != "datastore-migration" || !strings.HasPrefix(r.Revision, "sha256:") || len(r.Failures) != 0 || len(r.Transcript) < 10 {
@@ -120,8 +91,8 @@ func TestFirstScenarioOfTheDocumentation(t *testing.T) {
 		if err := os.WriteFile("my.yaml", []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, errs, code := simulated(t, "my.yaml")
-		return out + errs, code
+		got := perform(t, "simulate", "my.yaml")
+		return got.out + got.err, got.code
 	}
 	if out, code := run(blocks[0]); code != 0 || !strings.Contains(out, "in the end: Complete") {
 		t.Errorf("the first one: exit %d, %s", code, out)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,32 +39,25 @@ func TestVerify(t *testing.T) {
 		made(t, c.Client, "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: old}\nspec: {nets: [198.51.100.0/24]}")
 	}
 	for _, tc := range []struct {
-		why      string
-		before   func()
-		args     []string
-		code     int
-		out, err string
+		before func()
+		invocation
 	}{
-		{why: "nothing is copied", args: []string{"to-v3"}, code: exitFindings, out: "2 objects differ."},
-		{why: "all is copied", before: copyAll, out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."},
-		{why: "what v3 alone has is named, with what to do", before: leave,
-			out: "GlobalNetworkSet   2    3    2\n" +
-				"‼ GlobalNetworkSet old: is in v3 only, and in force as soon as v3 is open: no migration has made it; " +
-				"delete it, unless v3 is to have it: kubectl delete globalnetworksets.v3.projectcalico.org old\n" +
-				"Both sides are the same, except for 1 only in v3.\n"},
-		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
-		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
-		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},
-		{why: "no such migration", args: []string{"to-v4"}, code: exitUsage, err: "get DatastoreMigration to-v4"},
-		{why: "a format", args: []string{"to-v3", "-o=wide"}, code: exitUsage, err: "table or json"},
+		{nil, invocation{why: "nothing is copied", args: []string{"to-v3"}, code: exitFindings, out: "2 objects differ."}},
+		{copyAll, invocation{why: "all is copied", out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."}},
+		{leave, invocation{why: "what v3 alone has is named, with what to do", out: "GlobalNetworkSet   2    3    2\n" +
+			"‼ GlobalNetworkSet old: is in v3 only, and in force as soon as v3 is open: no migration has made it; " +
+			"delete it, unless v3 is to have it: kubectl delete globalnetworksets.v3.projectcalico.org old\n" +
+			"Both sides are the same, except for 1 only in v3.\n"}},
+		{nil, invocation{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`}},
+		{edit, invocation{why: "a copy that somebody changed is named, with what differs", args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"}},
+		{nil, invocation{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"}},
+		{nil, invocation{why: "no such migration", args: []string{"to-v4"}, code: exitUsage, err: "get DatastoreMigration to-v4"}},
+		{nil, invocation{why: "a format", args: []string{"to-v3", "-o=wide"}, code: exitUsage, err: "table or json"}},
 	} {
 		if tc.before != nil {
 			tc.before()
 		}
-		got := perform(t, append([]string{"verify", "--kubeconfig", c.Kubeconfig}, tc.args...)...)
-		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
-			t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
-		}
+		tc.check(t, append([]string{"verify", "--kubeconfig", c.Kubeconfig}, tc.args...)...)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -37,16 +36,11 @@ func TestExitCodesOfCheck(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			cmd := command()
-			cmd.SetArgs(append([]string{"check"}, c.args...))
-			cmd.SetOut(&out)
-			cmd.SetErr(&out)
-			err := cmd.ExecuteContext(t.Context())
+			out, err := execute(t, append([]string{"check"}, c.args...)...)
 			if err == nil || exitCode(err) != c.want {
 				t.Fatalf("ends with %v, want exit code %d: %s", err, c.want, c.why)
 			}
-			if said := out.String() + err.Error(); !strings.Contains(said, c.says) {
+			if said := out + err.Error(); !strings.Contains(said, c.says) {
 				t.Errorf("%q is not in\n%s", c.says, said)
 			}
 			if errors.Is(err, check.ErrFailed) != (c.want == exitFailed) {

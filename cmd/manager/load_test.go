@@ -59,6 +59,8 @@ func TestLoadMachines(t *testing.T) {
 		from string
 		// waits are named by what keeps the process from being ready, in this order.
 		waits []string
+		// controllers are those of the process; nil for all.
+		controllers []string
 	}{
 		"no file": {why: "the compiled-in machines stay", names: []string{datastoremigration.MachineName, "mcpserver"}},
 		"an edited copy": {
@@ -82,11 +84,22 @@ func TestLoadMachines(t *testing.T) {
 			files: map[string]string{"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt")},
 			names: []string{"mcpserver"}, waits: []string{"machine datastore-migration"},
 		},
+		"the file of another process": {
+			why: "it drives servers, and judges what it runs", controllers: []string{checkup.MCPServer},
+			files: map[string]string{"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt")}, names: []string{"mcpserver"},
+		},
+		"the file of another process, of other kinds": {
+			why: "it drives what has a file only", controllers: []string{checkup.Custom},
+			files: map[string]string{"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt")}, names: []string{"mcpserver"},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, c.files)
-			store, err := loadMachines(&options{phasesDir: dir, controllers: checkup.Controllers}, logr.Discard(), nil)
+			if c.controllers == nil {
+				c.controllers = checkup.Controllers
+			}
+			store, err := loadMachines(&options{phasesDir: dir, controllers: c.controllers}, logr.Discard(), nil)
 			if err != nil {
 				t.Fatalf("%v: %s", err, c.why)
 			}
@@ -134,28 +147,6 @@ func TestLoadMachinesWithoutDirectory(t *testing.T) {
 	} {
 		if _, err := loadMachines(&options{phasesDir: dir}, logr.Discard(), nil); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v, want an error that names the flag and %s: %s", err, dir, why)
-		}
-	}
-}
-
-// Each process judges the machines that it runs: the file of another's is a warning.
-func TestFileOfAnotherProcess(t *testing.T) {
-	broken := shipped(t, "action: Preflight", "action: Preflihgt")
-	for name, c := range map[string]struct {
-		why         string
-		controllers []string
-		ready       bool
-	}{
-		"its own":        {why: "nothing drives migrations", controllers: []string{checkup.DatastoreMigration}},
-		"of servers":     {why: "it drives servers", controllers: []string{checkup.MCPServer}, ready: true},
-		"of other kinds": {why: "it drives what has a file only", controllers: []string{checkup.Custom}, ready: true},
-	} {
-		store, err := loadMachines(&options{phasesDir: directory(t, map[string]string{"mine.yaml": broken}), controllers: c.controllers}, logr.Discard(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.NotDriven(); (err == nil) != c.ready || len(store.Refusals()) != 1 {
-			t.Errorf("%s: %s: not driven: %v, refused %v", name, c.why, err, store.Refusals())
 		}
 	}
 }

@@ -2,17 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"flag"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
-
-var update = flag.Bool("update", false, "write testdata/help.txt anew")
 
 // No case here has a cluster: whatever is wrong with the arguments must be said
 // before one is looked for.
@@ -58,44 +52,28 @@ func TestRunRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cmd := command()
-			cmd.SetArgs(c.args)
-			cmd.SetOut(&bytes.Buffer{})
-			cmd.SetErr(&bytes.Buffer{})
-			checkError(t, cmd.ExecuteContext(context.Background()), dir, c.want)
+			_, err := execute(t, c.args...)
+			checkError(t, err, dir, c.want)
 		})
 	}
 }
 
 func TestHelp(t *testing.T) {
-	var out bytes.Buffer
-	cmd := command()
-	cmd.SetArgs([]string{"--help"})
-	cmd.SetOut(&out)
-	if err := cmd.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	golden := filepath.Join("testdata", "help.txt")
-	if *update {
-		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
+	out, err := execute(t, "--help")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("--help (-want +got; go test ./cmd/manager -update writes it anew):\n%s", diff)
-	}
-	// Scripts rely on these names (docs and chart use them, too).
-	for _, name := range []string{"--kubeconfig", "--phases-dir", "--kinds-file", "--controllers", "--calico-namespace", "--proxy-image",
-		"--allow-http-host", "--allow-private-http", "--leader-elect", "--leader-elect-namespace", "--leader-elect-lease-name",
-		"--leader-elect-lease-duration", "--leader-elect-renew-deadline", "--leader-elect-retry-period",
-		"--metrics-bind-address", "--metrics-secure", "--metrics-cert-dir", "--health-probe-bind-address", "--max-requests-in-flight",
-		"--log-format", "--log-level", "--tracing-endpoint", "--tracing-sample-ratio", "--shutdown-timeout", "--version"} {
-		if !strings.Contains(out.String(), name+" ") {
-			t.Errorf("--help does not tell of %s", name)
-		}
-	}
+	fsmtest.Golden(t, "testdata/help.txt", out)
+}
+
+// execute is what the command prints, and how it ends.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := command()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
 }

@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/test/support/mcp/container"
 	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
 )
@@ -107,12 +105,5 @@ func lonelyWith(t testing.TB, transport string, stdio *container.Container) *wor
 	t.Cleanup(api.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	writeFile(t, kubeconfig, strings.ReplaceAll(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":"URL"}}]}`, "URL", api.URL))
-	t.Setenv("KUBECONFIG", kubeconfig)
-	t.Setenv("POD_NAMESPACE", "here")
-	w := &world{TB: t, logs: t.TempDir(), namespace: "here", config: runconfig.RunConfig{
-		Name: "echo", Transport: transport, Host: "127.0.0.1", Port: freePort(t), TargetHost: "127.0.0.1", TargetPort: freePort(t),
-		Owner: &runconfig.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "1"},
-	}}
-	w.address = fmt.Sprintf("http://127.0.0.1:%d", w.config.Port)
-	return w
+	return worldIn(t, kubeconfig, "here", transport, "1")
 }

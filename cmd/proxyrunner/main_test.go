@@ -80,11 +80,17 @@ func newWorld(t testing.TB, cluster *harness.Cluster, transport string) *world {
 	if err := cluster.Client.Create(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBECONFIG", cluster.Kubeconfig)
-	t.Setenv("POD_NAMESPACE", namespace.Name)
-	w := &world{TB: t, logs: t.TempDir(), namespace: namespace.Name, config: runconfig.RunConfig{
+	return worldIn(t, cluster.Kubeconfig, namespace.Name, transport, string(owner.UID))
+}
+
+// worldIn is a world whose owner is there.
+func worldIn(t testing.TB, kubeconfig, namespace, transport, owner string) *world {
+	t.Helper()
+	t.Setenv("KUBECONFIG", kubeconfig)
+	t.Setenv("POD_NAMESPACE", namespace)
+	w := &world{TB: t, logs: t.TempDir(), namespace: namespace, config: runconfig.RunConfig{
 		Name: "echo", Transport: transport, Host: "127.0.0.1", Port: freePort(t), TargetHost: "127.0.0.1", TargetPort: freePort(t),
-		Owner: &runconfig.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: string(owner.UID)},
+		Owner: &runconfig.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner},
 	}}
 	w.address = fmt.Sprintf("http://127.0.0.1:%d", w.config.Port)
 	return w

@@ -3,12 +3,10 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,50 +22,6 @@ import (
 )
 
 var httpTransports = []string{"streamable-http", "sse"}
-
-func TestClientsReachTheServer(t *testing.T) {
-	for _, transport := range httpTransports {
-		t.Run(transport, func(t *testing.T) {
-			w := newWorld(t, shared.Cluster(t), transport)
-			w.startEcho()
-			w.startProxy()
-			w.await("healthy")
-			session := w.client()
-			if name := session.InitializeResult().ServerInfo.Name; name != "echo" {
-				t.Errorf("initialized by %q, want echo", name)
-			}
-			tools, err := session.ListTools(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, tool := range tools.Tools {
-				names = append(names, tool.Name)
-			}
-			if slices.Sort(names); !slices.Equal(names, []string{"add", "echo"}) {
-				t.Errorf("tools %v, want add and echo", names)
-			}
-			sum, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "add", Arguments: map[string]any{"a": 1, "b": 2}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]mcp.Content{&mcp.TextContent{Text: "3"}}, sum.Content); diff != "" {
-				t.Errorf("1 + 2 (-want +got):\n%s", diff)
-			}
-			// Clients of streamable-http are served in front of either, also where clients of sse open streams.
-			for _, path := range map[string][]string{"sse": {"/mcp", "/sse#echo"}}[transport] {
-				session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: w.address + path, MaxRetries: -1}, nil)
-				if err != nil {
-					t.Errorf("streamable-http at %s: %v", path, err)
-					continue
-				}
-				if err := errors.Join(say(t.Context(), session, "hello"), session.Close()); err != nil {
-					t.Errorf("streamable-http at %s: %v", path, err)
-				}
-			}
-		})
-	}
-}
 
 func TestManySessionsAtOnce(t *testing.T) {
 	const sessions, calls = 200, 5
@@ -168,24 +122,6 @@ func post(t *testing.T, address, body string) (code int, answer string) {
 	return r.StatusCode, string(text)
 }
 
-func TestCommandLineIsTheServers(t *testing.T) {
-	cluster := shared.Cluster(t)
-	w := newWorld(t, cluster, "streamable-http")
-	w.config.CmdArgs = []string{"of", "the", "file"}
-	w.startEcho()
-	w.startProxy()
-	w.await("healthy")
-	var set appsv1.StatefulSet
-	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "echo"}, &set); err != nil {
-		t.Fatal(err)
-	}
-	pod := set.Spec.Template.Spec
-	got := [][]string{{pod.Hostname, pod.Containers[0].Image}, pod.Containers[0].Args}
-	if diff := cmp.Diff([][]string{{"echo", "example.org/echo:1"}, {"--verbose", "x"}}, got); diff != "" {
-		t.Errorf("the server (-want +got):\n%s", diff)
-	}
-}
-
 // The proxy may do nothing where it is: it says so, and does not end.
 func TestWhatIsAwaitedIsTold(t *testing.T) {
 	w := newWorld(t, shared.Cluster(t), "streamable-http")
@@ -215,11 +151,23 @@ func TestWhatIsAwaitedIsTold(t *testing.T) {
 	}
 }
 
-func TestEndsWhenTold(t *testing.T) {
-	w := newWorld(t, shared.Cluster(t), "streamable-http")
+// The image and the arguments of the server are those of the command line, and SIGTERM ends the proxy.
+func TestCommandLineAndEnd(t *testing.T) {
+	cluster := shared.Cluster(t)
+	w := newWorld(t, cluster, "streamable-http")
+	w.config.CmdArgs = []string{"of", "the", "file"}
 	w.startEcho()
 	w.startProxy()
 	w.await("healthy")
+	var set appsv1.StatefulSet
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "echo"}, &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	got := [][]string{{pod.Hostname, pod.Containers[0].Image}, pod.Containers[0].Args}
+	if diff := cmp.Diff([][]string{{"echo", "example.org/echo:1"}, {"--verbose", "x"}}, got); diff != "" {
+		t.Errorf("the server (-want +got):\n%s", diff)
+	}
 	if err := say(t.Context(), w.client(), "hello"); err != nil { // a session with an open stream
 		t.Fatal(err)
 	}

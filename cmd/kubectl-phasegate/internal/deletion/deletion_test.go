@@ -22,7 +22,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
 
 // told is what a status says of a deletion, from what people see of it.
@@ -78,7 +78,7 @@ func TestRefusal(t *testing.T) {
 		"forged":                   {why: "the machine says what a deletion does, not the status", dm: in("Converged", "→ Aborting"), want: deletion.Abort, says: "past the point of no return"},
 		"pruned":                   {why: "a peer's CRD has no status.machine: the phase that is shown counts", dm: shownOnly("Converged"), want: deletion.Abort, says: "past the point of no return"},
 		"pruned, early":            {why: "the same", dm: shownOnly("Migrating"), want: deletion.Abort},
-		"phase of another file":    {why: "what that manager does is not known", dm: in("Approving", ""), want: deletion.Abort, says: "which datastore-migration.yaml does not have"},
+		"phase of another file":    {why: "what that manager does is not known", dm: in("Approving", ""), want: deletion.Abort, says: "datastore-migration.yaml does not have: what a deletion does there is unknown"},
 		"told by another manager":  {why: "it knows its phase", dm: in("Approving", "→ Aborting"), want: deletion.Abort},
 		"clean-up of an early one": {why: "there is nothing", dm: in("Pending", "→ Aborting"), want: deletion.CleanUp, says: "nothing to clean up before Complete"},
 	}
@@ -115,19 +115,17 @@ func TestTold(t *testing.T) {
 
 func shipped(t *testing.T) *fsm.Machine {
 	t.Helper()
-	data, err := phases.Files.ReadFile("datastore-migration.yaml")
-	if err != nil {
+	return fsmtest.Machine(t, "../../../../phases/datastore-migration.yaml", catalog.BindingsOf(datastoremigration.MachineName))
+}
+
+// cluster has objects, and answers as funcs say.
+func cluster(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	def, diags := fsm.Load("datastore-migration.yaml", data)
-	if diags.Err() != nil {
-		t.Fatal(diags.Err())
-	}
-	machine, diags := fsm.Bind(def, catalog.BindingsOf(datastoremigration.MachineName))
-	if diags.Err() != nil {
-		t.Fatal(diags.Err())
-	}
-	return machine
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
 // The manager writes while it copies. A deletion that was told of one state must not hit
@@ -147,10 +145,6 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-				t.Fatal(err)
-			}
 			objects := []client.Object{c.now}
 			if c.state != "" {
 				state := &v1alpha1.MachineState{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MachineStateName(datastoremigration.MachineName, "u")}}
@@ -158,14 +152,14 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 				objects = append(objects, state)
 			}
 			conflicts := 2
-			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+			server := cluster(t, interceptor.Funcs{
 				Delete: func(ctx context.Context, under client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
 					if conflicts--; conflicts >= 0 {
 						return apierrs.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("it moved"))
 					}
 					return under.Delete(ctx, obj)
 				},
-			}).Build()
+			}, objects...)
 			before := in("Migrating", "→ Aborting")
 			before.ResourceVersion = "1"
 			err := deletion.Delete(t.Context(), server, before, machine, deletion.Abort)
@@ -183,13 +177,9 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 // An API server that does not serve the kind yet has not said that the migration is gone: a person would go on as if
 // everything were released.
 func TestNotServedIsNotGone(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	notServed := apierrs.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", "404 page not found", 0, true)
 	looks := 0
-	server := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+	server := cluster(t, interceptor.Funcs{
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return notServed },
 		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if looks++; looks == 1 {
@@ -197,7 +187,7 @@ func TestNotServedIsNotGone(t *testing.T) {
 			}
 			return under.Get(ctx, key, obj, opts...)
 		},
-	}).Build()
+	})
 	before := in("Migrating", "→ Aborting")
 	if err := deletion.Delete(t.Context(), server, before, shipped(t), deletion.Abort); !errors.Is(err, notServed) {
 		t.Errorf("the deletion was not asked for, and the answer is %v", err)

@@ -3,7 +3,6 @@ package live_test
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/test/support/crds"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
@@ -43,18 +43,6 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	data, err := os.ReadFile("testdata/gate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	def, diags := fsm.Load("testdata/gate.yaml", data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	machine, diags := fsm.Bind(def, fsm.Bindings{})
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
 	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
 	gates, err := crds.ReadDir("testdata/crds")
 	if err != nil {
@@ -68,16 +56,21 @@ func newBench(t *testing.T) *bench {
 	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: append(gates, states...)}); err != nil {
 		t.Fatal(err)
 	}
-	return &bench{t: t, client: c.Client, machine: machine}
+	return &bench{t: t, client: c.Client, machine: fsmtest.Machine(t, "testdata/gate.yaml", fsm.Bindings{})}
+}
+
+func named(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gateKind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
 }
 
 // gate makes an object in a phase.
 func (b *bench) gate(name, phase string) *unstructured.Unstructured {
 	b.t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gateKind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
+	u := named(name)
 	if err := b.client.Create(b.t.Context(), u); err != nil {
 		b.t.Fatal(err)
 	}
@@ -118,20 +111,15 @@ func (b *bench) annotate(name, key, value string) {
 
 func (b *bench) merge(send func(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error, name, body string) {
 	b.t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gateKind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	if err := send(b.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+	if err := send(b.t.Context(), named(name), client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *bench) annotations(name string) map[string]string {
 	b.t.Helper()
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gateKind)
-	if err := b.client.Get(b.t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, u); err != nil {
+	u := named(name)
+	if err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
 		b.t.Fatal(err)
 	}
 	return u.GetAnnotations()
@@ -302,11 +290,7 @@ func testWaitsInVain(t *testing.T, b *bench) {
 			before: func(name string) { b.annotate(name, approve, "other") }},
 		"Gone": {why: "the object is gone", want: `"gone" not found`,
 			before: func(name string) {
-				u := &unstructured.Unstructured{}
-				u.SetGroupVersionKind(gateKind)
-				u.SetNamespace(namespace)
-				u.SetName(name)
-				if err := b.client.Delete(t.Context(), u); err != nil {
+				if err := b.client.Delete(t.Context(), named(name)); err != nil {
 					t.Fatal(err)
 				}
 			}},

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/attach"
-	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
 	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/mcp/container"
 	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
@@ -77,18 +74,6 @@ func TestAttach(t *testing.T) {
 		t.Errorf("without a pod: %v, want an error that says so", err)
 	}
 	pod(t, cluster.Client, "fetch-0")
-	t.Run("a message there and back", func(t *testing.T) {
-		s, err := open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
-			t.Errorf("answered %q, %v", got, err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Run("the stream ends with its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := open(ctx)
@@ -100,7 +85,36 @@ func TestAttach(t *testing.T) {
 			t.Error("a stream without an end")
 		}
 	})
-	t.Run("a session outlives the process", func(t *testing.T) { outlives(t, open, running) })
+	t.Run("the stream ends with the process", func(t *testing.T) {
+		s, err := open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
+			t.Errorf("answered %q, %v", got, err)
+		}
+		running.Kill()
+		if _, err := s.Read(make([]byte, 1)); err == nil {
+			t.Error("a stream without an end")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		harness.Eventually(t, "an answer of the process that follows", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			s, err := open(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = s.Close() }() // it has answered, or not
+			_, err = ask(s)
+			return err
+		})
+		if running.Starts() != 2 {
+			t.Errorf("%d processes, want 2", running.Starts())
+		}
+	})
 	t.Run("an attach that is refused", func(t *testing.T) { refused(t, open, cluster.Client) })
 }
 
@@ -117,44 +131,5 @@ func refused(t *testing.T, open func(context.Context) (io.ReadWriteCloser, error
 	}
 	if err == nil || !strings.Contains(err.Error(), "pod default/fetch-00: ") || !strings.Contains(err.Error(), "no container") {
 		t.Errorf("answered %v, want an error that names the pod, and why", err)
-	}
-}
-
-// outlives kills the process under a session, which goes on with the next one.
-func outlives(t *testing.T, open func(context.Context) (io.ReadWriteCloser, error), running *container.Container) {
-	b := bridge.New(bridge.Options{Open: open})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = b.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	harness.Eventually(t, "the bridge to be attached", func() error {
-		if ok, message := b.Health(); !ok {
-			return errors.New(message)
-		}
-		return nil
-	})
-	front := httptest.NewServer(b)
-	t.Cleanup(front.Close)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
-		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: front.URL + "/mcp"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := func() error {
-		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "x"}})
-		return err
-	}
-	if err := call(); err != nil {
-		t.Errorf("a call of the process in the pod: %v", err)
-	}
-	running.Kill()
-	harness.Eventually(t, "a call of the process that follows", func() error {
-		if running.Starts() == 1 {
-			return errors.New("the process is still the first one")
-		}
-		return call()
-	})
-	if err := session.Close(); err != nil {
-		t.Error(err)
 	}
 }

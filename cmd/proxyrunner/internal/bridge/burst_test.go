@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,18 +37,12 @@ func TestBurstReachesAllReaders(t *testing.T) {
 // Progress that comes at once is not lost either.
 func TestBurstOfProgress(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
-	header := with(join(t, url), "Accept", "application/json, text/event-stream")
-	s.hear("notifications/initialized")
-	answer := make(chan *http.Response, 1)
-	go func() {
-		answer <- post(`{"jsonrpc":"2.0","id":1,"method":"x/call","params":{"_meta":{"progressToken":"p"}}}`, header).do(t, url)
-	}()
-	call := s.hear("x/call")
+	call, answer := s.askForStream(url, `{"jsonrpc":"2.0","id":1,"method":"x/call","params":{"_meta":{"progressToken":"p"}}}`, join(t, url))
 	for n := range burst {
 		s.say(map[string]any{"method": "notifications/progress", "params": map[string]any{
 			"progressToken": call.ID, "progress": n, "message": fmt.Sprintf("%32768d", n)}})
 	}
-	s.say(map[string]any{"id": call.ID, "result": 1})
+	s.answer(call, 1)
 	feed, got := events(t, <-answer), 0
 	for m := feed.next(); m.ID == nil; m = feed.next() {
 		got++

@@ -36,25 +36,23 @@ func TestNotificationGoesToWhomItConcerns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, url := begin(t, bridge.Options{})
-			s.hear("notifications/initialized")
 			clients := []*client{listening(t, bridge.ModeStreamableHTTP, url), listening(t, bridge.ModeStreamableHTTP, url)}
-			ask := func(n, id int, method, params string) (<-chan message, message) {
+			ask := func(n, id int, method, params string) (message, <-chan message) {
 				t.Helper()
-				answer := inBackground(t, url, post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params), clients[n].header))
-				return answer, s.hear(method)
+				return s.ask(url, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, id, method, params), clients[n].header)
 			}
 			for n, step := range []struct {
 				client      int
 				method, uri string
 			}{{0, "resources/subscribe", "file:///a"}, {1, "resources/subscribe", "file:///c"}, {1, "resources/unsubscribe", "file:///c"}} {
-				answer, call := ask(step.client, 100+n, step.method, fmt.Sprintf(`{"uri":%q}`, step.uri))
-				s.say(map[string]any{"id": call.ID, "result": map[string]any{}})
+				call, answer := ask(step.client, 100+n, step.method, fmt.Sprintf(`{"uri":%q}`, step.uri))
+				s.answer(call, map[string]any{})
 				<-answer
 			}
 			var ends []func()
 			for id, n := range test.calls {
-				answer, call := ask(n, id, "x/call", "{}")
-				ends = append(ends, func() { s.say(map[string]any{"id": call.ID, "result": 1}); <-answer })
+				call, answer := ask(n, id, "x/call", "{}")
+				ends = append(ends, func() { s.answer(call, 1); <-answer })
 			}
 			s.say(map[string]any{"method": test.says, "params": map[string]any{"uri": test.uri}})
 			for _, end := range ends {
@@ -79,21 +77,20 @@ func TestNotificationGoesToWhomItConcerns(t *testing.T) {
 // The server keeps a subscription as long as a session has it, and no longer: else it would tell for ever what nobody reads.
 func TestServerIsUnsubscribed(t *testing.T) {
 	const subscribe, unsubscribe = "resources/subscribe", "resources/unsubscribe"
-	about := func(method string, header map[string]string) request {
-		return post(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":"file:///a"}}`, method), header)
+	about := func(method string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"uri":"file:///a"}}`, method)
 	}
 	for name, leave := range map[string]func(header map[string]string) request{
 		"sessions end":        func(header map[string]string) request { return request{http.MethodDelete, "/mcp", "", header} },
-		"clients unsubscribe": func(header map[string]string) request { return about(unsubscribe, header) },
+		"clients unsubscribe": func(header map[string]string) request { return post(about(unsubscribe), header) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, url := begin(t, bridge.Options{})
-			s.hear("notifications/initialized")
 			var clients []map[string]string
 			for range 2 {
 				header := join(t, url)
-				answer := inBackground(t, url, about(subscribe, header))
-				s.say(map[string]any{"id": s.hear(subscribe).ID, "result": map[string]any{}})
+				call, answer := s.ask(url, about(subscribe), header)
+				s.answer(call, map[string]any{})
 				<-answer
 				clients = append(clients, header)
 			}
@@ -102,7 +99,7 @@ func TestServerIsUnsubscribed(t *testing.T) {
 				left.Go(func() { leave(header).do(t, url) })
 			}
 			got := s.hear(unsubscribe)
-			s.say(map[string]any{"id": got.ID, "result": map[string]any{}})
+			s.answer(got, map[string]any{})
 			left.Wait()
 			if got.Params["uri"] != "file:///a" {
 				t.Errorf("the server was told %v", got.Params)
@@ -114,20 +111,16 @@ func TestServerIsUnsubscribed(t *testing.T) {
 // What another client is about to subscribe to is kept as well: the server would end it behind that client's back.
 func TestSubscriptionUnderWayIsKept(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
 	first, second := join(t, url), join(t, url)
 	subscribe := `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`
-	subscribed := inBackground(t, url, post(subscribe, first))
-	s.say(map[string]any{"id": s.hear("resources/subscribe").ID, "result": map[string]any{}})
+	call, subscribed := s.ask(url, subscribe, first)
+	s.answer(call, map[string]any{})
 	<-subscribed
-	subscribed = inBackground(t, url, post(subscribe, second))
-	underWay := s.hear("resources/subscribe")
+	underWay, subscribed := s.ask(url, subscribe, second)
 	request{http.MethodDelete, "/mcp", "", first}.do(t, url)
-	next := inBackground(t, url, post(`{"jsonrpc":"2.0","id":2,"method":"x/next"}`, second))
-	call := s.hear("x/next") // and not that somebody unsubscribes
-	for _, m := range []message{underWay, call} {
-		s.say(map[string]any{"id": m.ID, "result": map[string]any{}})
-	}
+	call, next := s.ask(url, `{"jsonrpc":"2.0","id":2,"method":"x/next"}`, second) // the server does not hear that somebody unsubscribes
+	s.answer(underWay, map[string]any{})
+	s.answer(call, map[string]any{})
 	<-subscribed
 	<-next
 }
@@ -135,13 +128,9 @@ func TestSubscriptionUnderWayIsKept(t *testing.T) {
 // A log goes to the stream of the call that it belongs to, if that is certain.
 func TestLogOfTheOnlyCall(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	header := with(join(t, url), "Accept", "application/json, text/event-stream")
-	answer := make(chan *http.Response, 1)
-	go func() { answer <- post(`{"jsonrpc":"2.0","id":1,"method":"x/call"}`, header).do(t, url) }()
-	call := s.hear("x/call")
+	call, answer := s.askForStream(url, `{"jsonrpc":"2.0","id":1,"method":"x/call"}`, join(t, url))
 	s.say(map[string]any{"method": "notifications/message", "params": map[string]any{"data": "x"}})
-	s.say(map[string]any{"id": call.ID, "result": 1})
+	s.answer(call, 1)
 	feed := events(t, <-answer)
 	if got := []string{feed.next().Method, fmt.Sprint(feed.next().ID)}; got[0] != "notifications/message" || got[1] != "1" {
 		t.Errorf("the stream of the call has %v, want the log and the answer", got)
@@ -166,19 +155,16 @@ func TestQuestionThatNobodyCanAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, url := begin(t, bridge.Options{})
-			s.hear("notifications/initialized")
 			resp := post(strings.Replace(initialize, `"capabilities":{"roots":{},"sampling":{}}`, `"capabilities":`+test.capabilities, 1), nil).do(t, url)
 			header := map[string]string{"Mcp-Session-Id": resp.Header.Get("Mcp-Session-Id")}
 			var in feed
 			if test.stream {
-				in = events(t, request{method: http.MethodGet, path: "/mcp", header: with(header, "Accept", "text/event-stream")}.do(t, url))
+				in = stream(t, url, header)
 			}
-			answer := make(chan *http.Response, 1)
+			var answer <-chan *http.Response
 			var call message
 			if test.call != "" {
-				go func() {
-					answer <- post(`{"jsonrpc":"2.0","id":1,"method":"x/call"}`, with(header, "Accept", test.call)).do(t, url)
-				}()
+				answer = later(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/call"}`, with(header, "Accept", test.call)))
 				call = s.hear("x/call")
 			}
 			s.say(map[string]any{"id": "q", "method": test.method})
@@ -195,7 +181,7 @@ func TestQuestionThatNobodyCanAnswer(t *testing.T) {
 				t.Errorf("the server was told %+v, want an error with %q: %s", got, test.want, test.why)
 			}
 			if test.call != "" {
-				s.say(map[string]any{"id": call.ID, "result": 1})
+				s.answer(call, 1)
 				<-answer
 			}
 		})

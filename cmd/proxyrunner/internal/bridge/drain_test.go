@@ -31,8 +31,7 @@ func listening(t *testing.T, mode, url string) *client {
 		return &client{t: t, url: url, path: path, feed: feed}
 	}
 	header := join(t, url)
-	stream := request{method: http.MethodGet, path: "/mcp", header: with(header, "Accept", "text/event-stream")}.do(t, url)
-	return &client{t: t, url: url, path: "/mcp", header: header, feed: events(t, stream)}
+	return &client{t: t, url: url, path: "/mcp", header: header, feed: stream(t, url, header)}
 }
 
 // post sends a message; the answer, if it is no call in sse, is read by nobody.
@@ -45,7 +44,6 @@ func TestDrain(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			s, b, url := beginWith(t, bridge.Options{Mode: mode})
 			idle, busy := listening(t, mode, url), listening(t, mode, url)
-			s.hear("notifications/initialized")
 			answered := make(chan *http.Response, 1)
 			go func() { answered <- busy.post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`) }()
 			long := s.hear("x/long")
@@ -62,7 +60,7 @@ func TestDrain(t *testing.T) {
 			if got := busy.next(); got.Method != "notifications/tools/list_changed" {
 				t.Errorf("the stream of the call under way has %+v", got)
 			}
-			s.say(map[string]any{"id": long.ID, "result": "done"})
+			s.answer(long, "done")
 			posted := <-answered // also where it holds no answer: the test must not end before it
 			got := message{}
 			if mode == bridge.ModeSSE {
@@ -76,13 +74,8 @@ func TestDrain(t *testing.T) {
 			if data, err := busy.data(); err == nil {
 				t.Errorf("its stream goes on with %q", data)
 			}
-			var refused *http.Response
-			if mode == bridge.ModeSSE {
-				refused = request{method: http.MethodGet, path: "/sse"}.do(t, url)
-			} else {
-				refused = post(initialize, nil).do(t, url)
-			}
-			if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+			begins := map[string]request{bridge.ModeSSE: {method: http.MethodGet, path: "/sse"}, bridge.ModeStreamableHTTP: post(initialize, nil)}
+			if refused := begins[mode].do(t, url); refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
 				t.Errorf("a new session: %s, want 503 and Retry-After", refused.Status)
 			}
 		})

@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,15 +43,7 @@ func gather(t *testing.T, l *memnet.Listener, clients int) *party {
 
 func (p *party) do(r request) *http.Response {
 	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), r.method, "http://localhost"+r.path, strings.NewReader(r.body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for name, value := range r.header {
-		req.Header.Set(name, value)
-	}
-	resp, err := p.http.Do(req)
+	resp, err := p.http.Do(r.to(p.t, "http://localhost"))
 	if err != nil {
 		if p.t.Context().Err() == nil {
 			p.t.Error(err)
@@ -117,14 +108,11 @@ func speak(s *script, about string) {
 func served(t *testing.T) (*script, *memnet.Listener) {
 	s := scripted(t)
 	s.alive = true
-	b := bridge.New(bridge.Options{Open: s.open, RequestTimeout: 30 * time.Second})
-	ctx, stop := context.WithCancel(t.Context())
-	l, server, ended := memnet.Listen(), &http.Server{Handler: b, ReadHeaderTimeout: time.Minute}, make(chan struct{})
-	go func() { _ = b.Run(ctx); close(ended) }()
+	b, stop := run(t, bridge.Options{Open: s.open, RequestTimeout: 30 * time.Second})
+	l, server := memnet.Listen(), &http.Server{Handler: b, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() {
 		stop()
-		<-ended
 		_ = server.Close()
 		_ = s.conn.Close()
 		synctest.Wait()
@@ -132,6 +120,48 @@ func served(t *testing.T) (*script, *memnet.Listener) {
 	s.connected()
 	s.hear("notifications/initialized")
 	return s, l
+}
+
+// Who waits for a call that was given up is told, and so is the server, once: after a cancellation within seconds, since the
+// protocol says that such a call is not answered. That it still reports progress changes nothing.
+func TestGivenUpIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := served(t)
+		p := gather(t, l, 1)
+		defer p.http.CloseIdleConnections()
+		began, answer := time.Now(), make(chan *http.Response, 1)
+		ask := func(body, accept string) (call message) {
+			go func() { answer <- p.do(post(body, with(p.headers[0], "Accept", accept))) }()
+			return s.hear("x/call")
+		}
+		told := func(call message, after time.Duration, status int, client string, server map[string]any) {
+			t.Helper()
+			resp := <-answer
+			defer resp.Body.Close()
+			m := read(t, resp)
+			if took := time.Since(began); resp.StatusCode != status || m.ID != 1.0 || m.Error == nil || !strings.Contains(m.Error.Message, client) || took != after {
+				t.Errorf("after %s the client is told %s %+v, want %d and %q after %s", took, resp.Status, m, status, client, after)
+			}
+			server["requestId"] = call.ID
+			if diff := cmp.Diff(server, s.hear("notifications/cancelled").Params); diff != "" {
+				t.Errorf("told to the server (-want +got):\n%s", diff)
+			}
+			began = time.Now()
+		}
+		never := ask(`{"jsonrpc":"2.0","id":1,"method":"x/call"}`, "text/event-stream")
+		told(never, 30*time.Second, http.StatusGatewayTimeout, "did not answer in time", map[string]any{"reason": "the proxy waited too long"})
+
+		long := ask(`{"jsonrpc":"2.0","id":1,"method":"x/call","params":{"_meta":{"progressToken":"p"}}}`, "application/json")
+		p.do(post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, p.headers[0]))
+		s.say(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": long.ID, "progress": 1}})
+		told(long, 3*time.Second, http.StatusOK, "the client has cancelled this request", map[string]any{})
+
+		next := ask(`{"jsonrpc":"2.0","id":1,"method":"x/call"}`, "application/json") // nothing else was told to the server
+		s.answer(next, "done")
+		if got := read(t, <-answer); string(got.Result) != `"done"` {
+			t.Errorf("the next call was answered %+v", got)
+		}
+	})
 }
 
 // The server goes on with a call that nobody waits for any more, and speaks for its client: of what it says nothing may
@@ -160,7 +190,7 @@ func TestCallThatWasGivenUp(t *testing.T) {
 				if got := p.foreign("slow", 0); got != 0 {
 					t.Errorf("%d messages of the call that was given up reached other clients, want 0: %v", got, p.got)
 				}
-				s.say(map[string]any{"id": slow.ID, "result": "at last"})
+				s.answer(slow, "at last")
 				speak(s, "other:")
 				if diff := cmp.Diff(0, p.foreign("other:", 1)); diff != "" {
 					t.Errorf("messages of the other call that reached a third client (-want +got):\n%s", diff)

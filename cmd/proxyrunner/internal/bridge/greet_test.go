@@ -1,12 +1,12 @@
 package bridge_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,97 +19,68 @@ import (
 
 func TestEachClientHasItsVersion(t *testing.T) {
 	for name, test := range map[string]struct {
-		why, speaks string
-		ask, want   []string
+		why, speaks, before string
+		ask, want           []string
 	}{
-		"one after the other": {"the first one decides nothing for the next", "2025-11-25",
+		"half a line": {"a proxy that was killed while it wrote leaves it behind: it is ended", "2025-11-25", `{"jsonrpc":"2.0","id":5,"method":"tools/ca`,
+			[]string{"2025-11-25"}, []string{"2025-11-25"}},
+		"one after the other": {"the first one decides nothing for the next", "2025-11-25", "",
 			[]string{"2024-11-05", "2025-11-25", "2025-03-26"}, []string{"2024-11-05", "2025-11-25", "2025-03-26"}},
-		"server is older": {"nobody can speak more than the server does", "2025-03-26",
+		"server is older": {"nobody can speak more than the server does", "2025-03-26", "",
 			[]string{"2024-11-05", "2025-11-25"}, []string{"2024-11-05", "2025-03-26"}},
-		"client is newer": {"it is told the newest there is, and decides", "2025-11-25",
+		"client is newer": {"it is told the newest there is, and decides", "2025-11-25", "",
 			[]string{"2999-01-01"}, []string{"2025-11-25"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scripted(t)
-			s.speaks = test.speaks
+			s.speaks, s.before = test.speaks, test.before
 			_, url := start(t, bridge.Options{Open: s.open})
-			check := func() {
-				t.Helper()
-				var got []string
-				for _, version := range test.ask {
-					var result struct{ ProtocolVersion string }
-					m := read(t, post(strings.Replace(initialize, "2025-06-18", version, 1), nil).do(t, url))
-					if err := json.Unmarshal(m.Result, &result); err != nil {
-						t.Fatalf("%+v: %v", m, err)
-					}
-					got = append(got, result.ProtocolVersion)
+			var got []string
+			for _, version := range test.ask {
+				var result struct{ ProtocolVersion string }
+				m := read(t, post(strings.Replace(initialize, "2025-06-18", version, 1), nil).do(t, url))
+				if err := json.Unmarshal(m.Result, &result); err != nil {
+					t.Fatalf("%+v: %v", m, err)
 				}
-				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("versions (-want +got):\n%s%s", diff, test.why)
-				}
+				got = append(got, result.ProtocolVersion)
 			}
-			check()
-			if asked := (<-s.greets).Params["protocolVersion"]; asked != "2025-11-25" {
-				t.Errorf("the server was asked for %v, want the newest", asked)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("versions (-want +got):\n%s%s", diff, test.why)
+			}
+			if asked := (<-s.greets).Params["protocolVersion"]; asked != "2025-11-25" || len(s.greets) > 0 {
+				t.Errorf("the server was asked for %v, and %d times more; want the newest, once", asked, len(s.greets))
 			}
 		})
 	}
 }
 
-// A proxy that was killed while it wrote leaves half a line behind.
-func TestHalfALineIsEnded(t *testing.T) {
-	s := scripted(t)
-	s.before = `{"jsonrpc":"2.0","id":5,"method":"tools/ca`
-	_, url := start(t, bridge.Options{Open: s.open, RequestTimeout: 5 * time.Second})
-	if resp := post(initialize, nil).do(t, url); resp.StatusCode != http.StatusOK {
-		t.Errorf("initialize: %s: the line of the proxy before was not ended", resp.Status)
-	}
-}
-
-func TestAnswerThatIsTooLong(t *testing.T) {
-	long := `"` + strings.Repeat(`x\"}{`, bridge.MaxLine/5) + `"`
-	for name, test := range map[string]struct{ why, line string }{
-		"id first":  {"as most write it", `{"jsonrpc":"2.0","id":%.0f,"result":` + long + `}`},
-		"id last":   {"the order of members means nothing", `{"jsonrpc":"2.0","result":` + long + `,"id":%.0f}`},
-		"id inside": {"nor do spaces", `{ "result" : {"id":1,"x":` + long + `} , "id" : %.0f , "jsonrpc":"2.0" }`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, url := begin(t, bridge.Options{}) // long enough to read the answer with the race detector on a busy machine
-			one := join(t, url)
-			s.hear("notifications/initialized")
-			got := inBackground(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/big"}`, one))
-			big := s.hear("x/big")
-			if _, err := fmt.Fprintf(s.conn, test.line+"\n", big.ID); err != nil {
-				t.Fatal(err)
-			}
-			if m := <-got; m.Error == nil || !strings.Contains(m.Error.Message, "longer than") {
-				t.Errorf("got %+v, want an error that tells the limit: %s", m, test.why)
-			}
-		})
-	}
-}
-
-// silent answers initialize and, after that, as long as it is told to.
-type silent struct{ opened int }
-
-func (s *silent) open(answer func() bool) func(context.Context) (io.ReadWriteCloser, error) {
+// saying is bridge.Options.Open of a server that prints a line for each request, or none for an empty one.
+func saying(answer func(m message) string) func(context.Context) (io.ReadWriteCloser, error) {
 	return func(context.Context) (io.ReadWriteCloser, error) {
-		s.opened++
 		ours, theirs := net.Pipe()
 		go func() {
-			in := json.NewDecoder(theirs)
-			for {
+			for in := bufio.NewScanner(theirs); in.Scan(); {
 				var m message
-				if in.Decode(&m) != nil {
-					return
+				if json.Unmarshal(in.Bytes(), &m) != nil || m.ID == nil {
+					continue // a notification, or the end of a line that another proxy began
 				}
-				if m.ID != nil && answer() {
-					_, _ = fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%.0f,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`+"\n", m.ID)
+				if line := answer(m); line != "" {
+					_, _ = fmt.Fprintln(theirs, line) // the bridge may have closed
 				}
 			}
 		}()
 		return ours, nil
 	}
+}
+
+// run runs a bridge in a bubble; stop ends it.
+func run(t *testing.T, o bridge.Options) (b *bridge.Bridge, stop func()) {
+	t.Helper()
+	b = bridge.New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { _ = b.Run(ctx); close(ended) }()
+	return b, func() { cancel(); <-ended }
 }
 
 func TestStoppedServerIsNotHealthy(t *testing.T) {
@@ -126,11 +97,13 @@ func TestStoppedServerIsNotHealthy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				s, starts := &silent{}, 0
-				b := bridge.New(bridge.Options{Restart: func(context.Context) error { starts++; return nil }, Open: s.open(func() bool { return time.Since(began) < test.answers })})
-				ctx, stop := context.WithCancel(t.Context())
-				ended := make(chan struct{})
-				go func() { _ = b.Run(ctx); close(ended) }()
+				starts := 0
+				b, stop := run(t, bridge.Options{Restart: func(context.Context) error { starts++; return nil }, Open: saying(func(m message) string {
+					if time.Since(began) >= test.answers {
+						return ""
+					}
+					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%.0f,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, m.ID)
+				})})
 				var got []bool
 				for _, pause := range []time.Duration{time.Second, 2 * time.Minute, time.Hour} {
 					time.Sleep(pause)
@@ -141,10 +114,29 @@ func TestStoppedServerIsNotHealthy(t *testing.T) {
 					t.Errorf("healthy (-want +got):\n%s%s", diff, test.why)
 				}
 				stop()
-				<-ended
 				if (starts > 0) != test.starts || starts > 13 {
 					t.Errorf("started again %d times in an hour, want that: %v, and not all the time", starts, test.starts)
 				}
+			})
+		})
+	}
+}
+
+// A server is initialised, too, if it answers with texts; and one that answers what cannot be read is named with the cause.
+func TestGreetingOfOddServers(t *testing.T) {
+	for name, test := range map[string]struct{ why, answer, want string }{
+		"id as a text": {"it is understood", `{"jsonrpc":"2.0","id":"%.0f","result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`, "attached"},
+		"NaN":          {"no timeout shows it", `{"jsonrpc":"2.0","id":%.0f,"result":NaN}`, "initialize: the answer of the MCP server is wrong: it is not JSON: invalid character 'N'"},
+		"no jsonrpc":   {"the same", `{"id":%.0f,"result":{}}`, `initialize: the answer of the MCP server is wrong: jsonrpc must be "2.0"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, stop := run(t, bridge.Options{Open: saying(func(m message) string { return fmt.Sprintf(test.answer, m.ID) })})
+				synctest.Wait()
+				if _, message := b.Health(); !strings.Contains(message, test.want) {
+					t.Errorf("%s: it is said to be %s, want %s", test.why, message, test.want)
+				}
+				stop()
 			})
 		})
 	}

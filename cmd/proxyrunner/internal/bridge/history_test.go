@@ -53,7 +53,6 @@ func TestStreamGoesOn(t *testing.T) {
 			}
 			open := func(last string) (feed, string) { return listen(t, url, mode, path, header, last) }
 			first, endpoint := open("")
-			s.hear("notifications/initialized")
 			var all []event
 			for n := range 3 {
 				s.say(changed(n))
@@ -99,13 +98,7 @@ func listen(t *testing.T, url, mode, path string, header map[string]string, last
 func TestAnswerIsFetched(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
 	one := join(t, url)
-	s.hear("notifications/initialized")
-	both := with(one, "Accept", "application/json, text/event-stream")
-	answer := make(chan *http.Response, 1)
-	go func() {
-		answer <- post(`{"jsonrpc":"2.0","id":1,"method":"x/long","params":{"_meta":{"progressToken":"p"}}}`, both).do(t, url)
-	}()
-	call := s.hear("x/long")
+	call, answer := s.askForStream(url, `{"jsonrpc":"2.0","id":1,"method":"x/long","params":{"_meta":{"progressToken":"p"}}}`, one)
 	progress := func(n int) {
 		s.say(map[string]any{"method": "notifications/progress", "params": map[string]any{"progressToken": call.ID, "progress": n}})
 	}
@@ -116,15 +109,12 @@ func TestAnswerIsFetched(t *testing.T) {
 	progress(2)
 	again := func(last string) feed {
 		t.Helper()
-		resp := request{method: http.MethodGet, path: "/mcp", header: with(with(one, "Accept", "text/event-stream"), "Last-Event-ID", last)}.do(t, url)
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("after %q: %s", last, resp.Status)
-		}
-		return events(t, resp)
+		f, _ := listen(t, url, bridge.ModeStreamableHTTP, "/mcp", with(one, "Accept", "text/event-stream"), last)
+		return f
 	}
 	going := again(first.id)
 	second := going.event()
-	s.say(map[string]any{"id": call.ID, "result": "done"})
+	s.answer(call, "done")
 	third := going.event()
 	for n, want := range map[string]event{`"progress":2`: second, `"result":"done"`: third} {
 		if !strings.Contains(want.data, n) {
@@ -155,9 +145,7 @@ func TestAnswerIsFetched(t *testing.T) {
 func TestStreamsArePrimed(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
 	one := with(with(join(t, url), "Accept", "application/json, text/event-stream"), "MCP-Protocol-Version", "2025-11-25")
-	s.hear("notifications/initialized")
-	answer := make(chan *http.Response, 1)
-	go func() { answer <- post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`, one).do(t, url) }()
+	answer := later(t, url, post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`, one))
 	call := s.hear("x/long")
 	resp := <-answer // although nothing was said
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
@@ -165,7 +153,7 @@ func TestStreamsArePrimed(t *testing.T) {
 		t.Errorf("the stream begins with %q, %v", line, err)
 	}
 	_ = resp.Body.Close()
-	s.say(map[string]any{"id": call.ID, "result": "done"})
+	s.answer(call, "done")
 	got := events(t, request{method: http.MethodGet, path: "/mcp", header: with(one, "Last-Event-ID", "1-0")}.do(t, url)).event()
 	if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%q}`, "done"); got.data != want {
 		t.Errorf("got %s, want %s", got.data, want)

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"testing"
 
@@ -16,8 +17,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	b := New(Options{})
 	var all []*mailbox
 	for range 50 {
-		s, _ := b.open("")
-		b.mail.attend(s.box, false, func() {})
+		s := opened(t, b, "", true)
 		sayAll(t, b, s, 10, big)
 		all = append(all, s.box)
 	}
@@ -27,29 +27,31 @@ func TestHistoryIsBounded(t *testing.T) {
 	if first, last := len(all[0].kept.items), len(all[49].kept.items); first != 0 || last != maxKeptBytes/(big+itemBytes) {
 		t.Errorf("of the first stream %d events are kept, of the last %d", first, last)
 	}
-	s, _ := b.open("")
-	b.mail.attend(s.box, false, func() {})
+	s := opened(t, b, "", true)
 	sayAll(t, b, s, 100, 10)
 	if n := len(s.box.kept.items); n != maxKept {
 		t.Errorf("%d events are kept, want %d", n, maxKept)
 	}
-	b.mu.Lock()
-	for b.mail.pushLocked(s.box, item{data: make([]byte, 1<<20)}) && s.box.bytes < 15<<20 {
+	for push(b, s.box, 1<<20, false) && s.box.bytes < 15<<20 {
 	}
-	b.mu.Unlock()
 	b.endAll()
 	if left := b.o.Answers.Left(); left != limit.Total || b.mail.keptBytes != 0 || b.mail.histories.Len() != 0 {
 		t.Errorf("%d bytes are left of %d, %d kept", left, limit.Total, b.mail.keptBytes)
 	}
 }
 
+// push sends a message of so many bytes.
+func push(b *Bridge, box *mailbox, size int, answer bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mail.pushLocked(box, item{data: make([]byte, size), answer: answer})
+}
+
 // sayAll sends n messages to a session, and reads each.
 func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
 	t.Helper()
 	for range n {
-		b.mu.Lock()
-		b.mail.pushLocked(s.box, item{data: make([]byte, size)})
-		b.mu.Unlock()
+		push(b, s.box, size, false)
 		if _, ok := b.mail.take(s.box, s.box.reader); !ok {
 			t.Fatal("nothing comes out")
 		}
@@ -61,14 +63,9 @@ func TestHistoryMakesRoom(t *testing.T) {
 	b := New(Options{Answers: limit.NewBudget(1000 + itemBytes)})
 	s, _ := b.open("")
 	r, _ := b.mail.attend(s.box, false, func() {})
-	push := func(size int) bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.mail.pushLocked(s.box, item{data: make([]byte, size)})
-	}
-	push(300)
+	push(b, s.box, 300, false)
 	b.mail.take(s.box, r) // 300 that is written, and kept
-	if !push(600) || r.isCut {
+	if !push(b, s.box, 600, false) || r.isCut {
 		t.Error("what was written stands in the way of what waits")
 	}
 	if n := len(s.box.kept.items); n != 0 {
@@ -84,9 +81,7 @@ func TestStreamsOfCallsAreBounded(t *testing.T) {
 		box := newMailbox()
 		r, _ := b.mail.attend(box, true, func() {})
 		s.nameStream(box)
-		b.mu.Lock()
-		b.mail.pushLocked(box, item{data: make([]byte, 1000), answer: true})
-		b.mu.Unlock()
+		push(b, box, 1000, true)
 		b.mail.leave(box, r)
 	}
 	if diff := cmp.Diff([]int64{maxStreams, limit.Total - (1000+itemBytes)*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
@@ -127,5 +122,15 @@ func TestEventIDs(t *testing.T) {
 	}
 	if got := e.w.(*httptest.ResponseRecorder).Body.String(); got != "id: 0-1\nevent: message\ndata: {}\n\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestNumbersBeginAnew(t *testing.T) {
+	b := New(Options{})
+	l := &link{bridge: b, calls: map[int64]*call{1: nil, math.MaxInt32: nil}, questions: map[int64]question{2: {}}}
+	b.lastID = math.MaxInt32 - 2
+	got := []int64{l.numberLocked(), l.numberLocked(), l.numberLocked()}
+	if diff := cmp.Diff([]int64{math.MaxInt32 - 1, 3, 4}, got); diff != "" {
+		t.Errorf("numbers, without those under way (-want +got):\n%s", diff)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -52,37 +51,6 @@ func TestLines(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestExpire(t *testing.T) {
-	b := New(Options{SessionTTL: time.Minute})
-	made := func(change func(*session)) *session {
-		s, why := b.open("")
-		if why != nil {
-			t.Fatal(why.message)
-		}
-		if change != nil {
-			change(s)
-		}
-		return s
-	}
-	idle := made(nil)
-	listening := made(func(s *session) { b.mail.attend(s.box, false, func() {}) })
-	late := made(func(s *session) { s.used = s.used.Add(time.Hour) })
-	b.expire(idle.used.Add(2 * time.Minute))
-	for name, c := range map[string]struct {
-		*session
-		want bool
-		why  string
-	}{
-		"idle":      {idle, false, "nobody has used it for longer than the TTL"},
-		"listening": {listening, true, "its client is there"},
-		"used":      {late, true, "its time has not come"},
-	} {
-		if _, ok := b.find(c.id); ok != c.want {
-			t.Errorf("%s: kept %v, want %v: %s", name, ok, c.want, c.why)
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 )
 
 func TestSlowIsAMatterOfTime(t *testing.T) {
-	text := make([]byte, 1000)
 	for name, test := range map[string]struct {
 		why      string
 		pause    time.Duration // between two messages
@@ -31,9 +30,7 @@ func TestSlowIsAMatterOfTime(t *testing.T) {
 				r, _ := b.mail.attend(box, false, func() {})
 				for range test.count {
 					time.Sleep(test.pause) // on the clock of the bubble
-					b.mu.Lock()
-					b.mail.pushLocked(box, item{data: text})
-					b.mu.Unlock()
+					push(b, box, 1000, false)
 					if test.reads {
 						b.mail.take(box, r)
 					}

@@ -2,7 +2,6 @@ package bridge_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -26,22 +25,17 @@ func modernly(id, method, params string) request {
 		map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Accept": "application/json, text/event-stream"})
 }
 
-// knows answers the one question which versions the server speaks.
-func (s *script) knows(versions ...string) {
-	s.t.Helper()
+// modern begins a session of the test with a server that speaks these versions, which the bridge asks it once.
+func modern(t *testing.T, versions ...string) (*script, *bridge.Bridge, string) {
+	t.Helper()
+	s, b, url := beginWith(t, bridge.Options{})
+	answer := later(t, url, modernly("1", "server/discover", ""))
 	probe := s.hear("server/discover")
 	s.say(map[string]any{"id": probe.ID, "error": map[string]any{"code": -32022, "message": "no", "data": map[string]any{"supported": versions}}})
-}
-
-// isAsked has a client of version 2026-07-28 come, and answers which versions the server speaks.
-func (s *script) isAsked(url string, versions ...string) {
-	s.t.Helper()
-	answer := make(chan *http.Response, 1)
-	go func() { answer <- modernly("1", "server/discover", "").do(s.t, url) }()
-	s.knows(versions...)
 	if resp := <-answer; resp.StatusCode != http.StatusOK {
-		s.t.Fatalf("server/discover: %s", resp.Status)
+		t.Fatalf("server/discover: %s", resp.Status)
 	}
+	return s, b, url
 }
 
 // serves answers the rest, as far as it is of version 2026-07-28, with its method.
@@ -54,9 +48,7 @@ func (s *script) serves() {
 }
 
 func TestRequestsWithoutSessions(t *testing.T) {
-	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	s.isAsked(url, "2026-07-28", "2025-11-25")
+	s, _, url := modern(t, "2026-07-28", "2025-11-25")
 	go s.serves()
 	having := func(r request, name, value string) request {
 		r.header[name] = value
@@ -89,12 +81,7 @@ func TestRequestsWithoutSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp := test.ask.do(t, url)
-			code, m := 0, message{}
-			if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-				m = events(t, resp).next()
-			} else {
-				m = read(t, resp)
-			}
+			code, m := 0, anyway(t, resp)
 			if m.Error != nil {
 				code = m.Error.Code
 			}
@@ -111,22 +98,13 @@ func TestRequestsWithoutSessions(t *testing.T) {
 // What an old server would do with such a request nobody knows: it does not hear it.
 func TestOldServersHearNoNewRequests(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	for range 2 { // it is asked once
+	for n := range 2 {
 		answer := inBackground(t, url, modernly("1", "tools/list", ""))
-		select {
-		case probe := <-s.heard:
-			if probe.Method != "server/discover" {
-				t.Fatalf("the server heard %+v", probe)
-			}
-			s.say(map[string]any{"id": probe.ID, "error": map[string]any{"code": -32601, "message": "unknown"}})
-			if m := <-answer; m.Error == nil || m.Error.Code != -32022 {
-				t.Errorf("answered %+v", m)
-			}
-		case m := <-answer:
-			if m.Error == nil || m.Error.Code != -32022 {
-				t.Errorf("answered %+v", m)
-			}
+		if n == 0 { // it is asked once
+			s.say(map[string]any{"id": s.hear("server/discover").ID, "error": map[string]any{"code": -32601, "message": "unknown"}})
+		}
+		if m := <-answer; m.Error == nil || m.Error.Code != -32022 {
+			t.Errorf("answered %+v", m)
 		}
 	}
 	if left := len(s.heard); left != 0 {
@@ -134,60 +112,60 @@ func TestOldServersHearNoNewRequests(t *testing.T) {
 	}
 }
 
-// A result says whether it needs input, also that of a server that does not say so to clients with sessions.
-func TestResultsHaveTheirType(t *testing.T) {
-	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	s.isAsked(url, "2026-07-28")
+// A result says whether it needs input, also that of a server that does not say so to clients with sessions; an error has
+// its status.
+func TestAnswersToRequestsWithoutSessions(t *testing.T) {
+	s, _, url := modern(t, "2026-07-28")
 	for said, want := range map[string]string{
-		`{"content":[]}`: `{"resultType":"complete","content":[]}`,
-		`{}`:             `{"resultType":"complete"}`,
-		`{"resultType":"input_required","inputRequests":{}}`: `{"resultType":"input_required","inputRequests":{}}`,
+		`"result":{"content":[]}`: `200 {"content":[],"resultType":"complete"}`,
+		`"result":{}`:             `200 {"resultType":"complete"}`,
+		`"result":{"resultType":"input_required","inputRequests":{}}`: `200 {"inputRequests":{},"resultType":"input_required"}`,
+		`"error":{"code":-32601,"message":"no"}`:                      `404 -32601`,
+		`"error":{"code":-32021,"message":"no"}`:                      `400 -32021`,
+		`"error":{"code":-32602,"message":"no"}`:                      `200 -32602`,
 	} {
-		answer := make(chan *http.Response, 1)
-		go func() { answer <- modernly("1", "x/a", "").do(t, url) }()
-		call := s.hear("x/a")
-		s.say(map[string]any{"id": call.ID, "result": json.RawMessage(said)})
-		if got := events(t, <-answer).next(); !sameJSON(t, got.Result, want) {
-			t.Errorf("%s is passed on as %s, want %s", said, got.Result, want)
+		answer := later(t, url, modernly("1", "x/a", ""))
+		s.printf(`{"jsonrpc":"2.0","id":%.0f,%s}`, s.hear("x/a").ID, said)
+		resp := <-answer
+		m, got := anyway(t, resp), fmt.Sprintf("%d ", resp.StatusCode)
+		if m.Error != nil {
+			got += fmt.Sprint(m.Error.Code)
+		} else {
+			got += inOrder(t, m.Result)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s is passed on as (-want +got):\n%s", said, diff)
 		}
 	}
 }
 
-func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
+// anyway reads an answer that is an object, or the first event of a stream.
+func anyway(t *testing.T, resp *http.Response) message {
 	t.Helper()
-	var a, b any
-	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return events(t, resp).next()
+	}
+	return read(t, resp)
+}
+
+// inOrder is JSON with its members in order.
+func inOrder(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatal(err)
 	}
-	return cmp.Equal(a, b)
-}
-
-func TestStatusOfRefusals(t *testing.T) {
-	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	s.isAsked(url, "2026-07-28")
-	for code, want := range map[int]int{-32601: 404, -32021: 400, -32602: 200} {
-		answer := make(chan *http.Response, 1)
-		go func() { answer <- modernly("1", "x/a", "").do(t, url) }()
-		call := s.hear("x/a")
-		s.say(map[string]any{"id": call.ID, "error": map[string]any{"code": code, "message": "no"}})
-		if resp := <-answer; resp.StatusCode != want {
-			t.Errorf("error %d: %s, want %d", code, resp.Status, want)
-		}
-	}
+	text, _ := json.Marshal(v) // it was JSON
+	return string(text)
 }
 
 // Each listener gets what it asked for under its own id, whether the server names it or not;
 // clients with sessions are told as before, and calls beside it get their logs.
 func TestListening(t *testing.T) {
-	s, b, url := beginWith(t, bridge.Options{})
+	s, b, url := modern(t, "2026-07-28", "2025-11-25")
 	old := listening(t, bridge.ModeStreamableHTTP, url)
-	s.hear("notifications/initialized")
-	s.isAsked(url, "2026-07-28", "2025-11-25")
 	open := func(id, wants string) (feed, message) {
-		answer := make(chan *http.Response, 1)
-		go func() { answer <- modernly(id, "subscriptions/listen", `"notifications":{`+wants+`}`).do(t, url) }()
+		answer := later(t, url, modernly(id, "subscriptions/listen", `"notifications":{`+wants+`}`))
 		call := s.hear("subscriptions/listen")
 		s.say(map[string]any{"method": "notifications/subscriptions/acknowledged", "params": map[string]any{
 			"_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": call.ID}}})
@@ -234,13 +212,8 @@ func TestListening(t *testing.T) {
 
 // A client that closes its connection has cancelled its request.
 func TestClosingCancels(t *testing.T) {
-	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
-	s.isAsked(url, "2026-07-28")
-	answer := make(chan *http.Response, 1)
-	go func() {
-		answer <- modernly("5", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`).do(t, url)
-	}()
+	s, _, url := modern(t, "2026-07-28")
+	answer := later(t, url, modernly("5", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`))
 	call := s.hear("subscriptions/listen")
 	s.say(map[string]any{"method": "notifications/tools/list_changed"})
 	_ = (<-answer).Body.Close()

@@ -2,7 +2,4 @@
 
 package bridge_test
 
-const (
-	raceDetector = false
-	burst        = 300
-)
+const burst = 300

@@ -78,73 +78,25 @@ func echo(ctx context.Context, session *mcp.ClientSession, text string) error {
 
 var modes = []string{bridge.ModeStreamableHTTP, bridge.ModeSSE}
 
+// Clients of one process, then many more at once; and the session of before goes on with the process that follows.
 func TestClientsOfAProcess(t *testing.T) {
-	path := container.Echo(t)
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			_, url := start(t, bridge.Options{Open: container.Run(t, path).Open, Mode: mode})
-			session := connect(t, mode, url)
-			tools, err := session.ListTools(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(tools.Tools) != 2 {
-				t.Errorf("%d tools, want echo and add", len(tools.Tools))
-			}
-			if name := session.InitializeResult().ServerInfo.Name; name != "echo" {
-				t.Errorf("server %q, want echo", name)
-			}
-			long := strings.Repeat("x", 1<<20)
-			if err := echo(t.Context(), session, long); err != nil {
-				t.Errorf("a text of 1 MiB: %v", err)
-			}
-			if err := echo(t.Context(), connect(t, mode, url), "second"); err != nil {
-				t.Errorf("a second client: %v", err)
-			}
-		})
-	}
-}
-
-func TestManySessionsAtOnce(t *testing.T) {
-	path := container.Echo(t)
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			_, url := start(t, bridge.Options{Open: container.Run(t, path).Open, Mode: mode})
-			const sessions, calls = 200, 2
-			var all sync.WaitGroup
-			for i := range sessions {
-				all.Go(func() {
-					client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-					session, err := client.Connect(t.Context(), transport(mode, url), nil)
-					if err != nil {
-						t.Errorf("session %d: %v", i, err)
-						return
-					}
-					for n := range calls {
-						if err := echo(t.Context(), session, fmt.Sprintf("%d-%d", i, n)); err != nil {
-							t.Errorf("session %d, call %d: %v", i, n, err)
-						}
-					}
-					if err := session.Close(); err != nil {
-						t.Errorf("session %d: close: %v", i, err)
-					}
-				})
-			}
-			all.Wait()
-		})
-	}
-}
-
-func TestKilledProcess(t *testing.T) {
 	path := container.Echo(t)
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			c := container.Run(t, path)
 			b, url := start(t, bridge.Options{Open: c.Open, Mode: mode})
 			session := connect(t, mode, url)
-			if err := echo(t.Context(), session, "before"); err != nil {
+			tools, err := session.ListTools(t.Context(), nil)
+			if err != nil {
 				t.Fatal(err)
 			}
+			if name := session.InitializeResult().ServerInfo.Name; len(tools.Tools) != 2 || name != "echo" {
+				t.Errorf("server %q with %d tools, want echo with echo and add", name, len(tools.Tools))
+			}
+			if err := echo(t.Context(), session, strings.Repeat("x", 1<<20)); err != nil {
+				t.Errorf("a text of 1 MiB: %v", err)
+			}
+			manyAtOnce(t, mode, url)
 			c.Kill()
 			harness.Eventually(t, "the bridge to notice", func() error {
 				if ok, _ := b.Health(); ok && c.Starts() == 1 {
@@ -152,11 +104,8 @@ func TestKilledProcess(t *testing.T) {
 				}
 				return nil
 			})
-			// The same session goes on: the bridge has initialised the new process itself.
-			healthy(t, b)
-			harness.Eventually(t, "a call of the same session", func() error {
-				return echo(t.Context(), session, "after")
-			})
+			healthy(t, b) // it has initialised the new process itself
+			harness.Eventually(t, "a call of the same session", func() error { return echo(t.Context(), session, "after") })
 			if c.Starts() != 2 {
 				t.Errorf("%d processes, want 2", c.Starts())
 			}
@@ -164,20 +113,38 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
+// manyAtOnce has sessions whose calls have the same ids call at the same time.
+func manyAtOnce(t *testing.T, mode, url string) {
+	const sessions, calls = 200, 2
+	var all sync.WaitGroup
+	for i := range sessions {
+		all.Go(func() {
+			session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport(mode, url), nil)
+			if err != nil {
+				t.Errorf("session %d: %v", i, err)
+				return
+			}
+			for n := range calls {
+				if err := echo(t.Context(), session, fmt.Sprintf("%d-%d", i, n)); err != nil {
+					t.Errorf("session %d, call %d: %v", i, n, err)
+				}
+			}
+			if err := session.Close(); err != nil {
+				t.Errorf("session %d: close: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestProcessThatOutlivesTheProxy(t *testing.T) {
 	c := container.Run(t, container.Echo(t))
-	first, end := context.WithCancel(t.Context())
-	b := bridge.New(bridge.Options{Open: c.Open})
-	var run sync.WaitGroup
-	run.Go(func() { _ = b.Run(first) })
-	server := httptest.NewServer(b)
-	defer server.Close()
-	healthy(t, b)
-	if err := echo(t.Context(), connect(t, bridge.ModeStreamableHTTP, server.URL), "first proxy"); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	run.Wait()
+	t.Run("first proxy", func(t *testing.T) { // which ends with this
+		_, url := start(t, bridge.Options{Open: c.Open})
+		if err := echo(t.Context(), connect(t, bridge.ModeStreamableHTTP, url), "first proxy"); err != nil {
+			t.Fatal(err)
+		}
+	})
 
 	// The SDK's server refuses to be initialised twice, and is the one of before.
 	_, url := start(t, bridge.Options{Open: c.Open})

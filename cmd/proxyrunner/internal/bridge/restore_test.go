@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,10 +11,9 @@ import (
 )
 
 // A server that was replaced knows nothing of what its clients asked the one before to
-// do for them, and they are told nothing of the replacement.
+// do for them, and they are told nothing of the replacement, unless a call was under way.
 func TestNewServerIsToldWhatClientsAskedFor(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
-	s.hear("notifications/initialized")
 	one, two := listening(t, bridge.ModeStreamableHTTP, url), listening(t, bridge.ModeStreamableHTTP, url)
 	for n, step := range []struct {
 		of             *client
@@ -23,18 +23,25 @@ func TestNewServerIsToldWhatClientsAskedFor(t *testing.T) {
 		{two, "resources/subscribe", `{"uri":"file:///c"}`}, {two, "resources/unsubscribe", `{"uri":"file:///c"}`},
 		{one, "logging/setLevel", `{"level":"error"}`}, {two, "logging/setLevel", `{"level":"debug"}`},
 	} {
-		answer := inBackground(t, url, post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, n, step.method, step.params), step.of.header))
-		s.say(map[string]any{"id": s.hear(step.method).ID, "result": map[string]any{}})
+		call, answer := s.ask(url, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, n, step.method, step.params), step.of.header)
+		s.answer(call, map[string]any{})
 		<-answer
 	}
 
+	_, lost := s.ask(url, `{"jsonrpc":"2.0","id":9,"method":"x/lost"}`, one.header)
 	_ = s.conn.Close() // the process ends, and the next one is there
-	s.connected().hear("notifications/initialized")
+	if got := <-lost; got.Error == nil || !strings.Contains(got.Error.Message, "restarted") || !strings.Contains(got.Error.Message, "try again") {
+		t.Errorf("the call under way is answered %+v, want an error that says that the server restarted", got)
+	}
+	s.connected().hear("notifications/initialized") // before anything else
+	if len(s.greets) != 2 {
+		t.Errorf("%d times initialised, want 2", len(s.greets))
+	}
 	var told []string
 	for _, method := range []string{"logging/setLevel", "resources/subscribe", "resources/subscribe"} {
 		call := s.hear(method)
 		told = append(told, fmt.Sprint(call.Params["level"], call.Params["uri"]))
-		s.say(map[string]any{"id": call.ID, "result": map[string]any{}})
+		s.answer(call, map[string]any{})
 	}
 	if diff := cmp.Diff([]string{"debug<nil>", "<nil>file:///a", "<nil>file:///b"}, told); diff != "" {
 		t.Errorf("what the new server was told (-want +got):\n%s", diff)

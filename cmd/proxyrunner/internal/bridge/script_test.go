@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -106,6 +107,19 @@ func (s *script) print(to io.Writer, m map[string]any) {
 // say prints a message.
 func (s *script) say(m map[string]any) { s.print(s.conn, m) }
 
+// answer is what a call comes to.
+func (s *script) answer(call message, result any) {
+	s.say(map[string]any{"id": call.ID, "result": result})
+}
+
+// printf prints a line as it is.
+func (s *script) printf(format string, args ...any) {
+	s.t.Helper()
+	if _, err := fmt.Fprintf(s.conn, format+"\n", args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // hear returns the next message of that method, and fails if others come first.
 func (s *script) hear(method string) message {
 	s.t.Helper()
@@ -139,7 +153,8 @@ func beginWith(t *testing.T, o bridge.Options) (*script, *bridge.Bridge, string)
 	s := scripted(t)
 	o.Open = s.open
 	b, url := start(t, o)
-	return s.connected(), b, url
+	s.connected().hear("notifications/initialized")
+	return s, b, url
 }
 
 // request is an HTTP request of a client.
@@ -149,6 +164,11 @@ type request struct {
 }
 
 func (r request) do(t *testing.T, url string) *http.Response {
+	t.Helper()
+	return send(t, http.DefaultClient, r.to(t, url))
+}
+
+func (r request) to(t *testing.T, url string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
 	if err != nil {
@@ -160,7 +180,12 @@ func (r request) do(t *testing.T, url string) *http.Response {
 	for name, value := range r.header {
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	return req
+}
+
+func send(t *testing.T, client *http.Client, req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,27 +265,51 @@ func (f feed) next() message {
 	return m
 }
 
-// inBackground makes a request whose answer takes the test's doing.
+// later makes a request whose answer takes the test's doing.
+func later(t *testing.T, url string, r request) <-chan *http.Response {
+	out := make(chan *http.Response, 1)
+	go func() {
+		defer close(out)
+		out <- r.do(t, url)
+	}()
+	return out
+}
+
+// inBackground is later for an answer that is one object.
 func inBackground(t *testing.T, url string, r request) <-chan message {
 	out := make(chan message, 1)
 	go func() {
-		req, _ := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
-		req.Header.Set("Content-Type", "application/json")
-		for name, value := range r.header {
-			req.Header.Set(name, value)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Errorf("%s: %v", r.body, err)
-			close(out)
-			return
-		}
-		defer resp.Body.Close()
-		var m message
-		if err := json.NewDecoder(resp.Body).Decode(&m); err != nil {
-			t.Errorf("%s: %s: %v", r.body, resp.Status, err)
-		}
-		out <- m
+		defer close(out)
+		out <- read(t, r.do(t, url))
 	}()
 	return out
+}
+
+// ask has a client call, and gives what the server hears of it.
+func (s *script) ask(url, body string, header map[string]string) (call message, answer <-chan message) {
+	s.t.Helper()
+	answer = inBackground(s.t, url, post(body, header))
+	return s.hear(methodOf(s.t, body)), answer
+}
+
+// askForStream is ask of a client that takes a stream as the answer.
+func (s *script) askForStream(url, body string, header map[string]string) (call message, answer <-chan *http.Response) {
+	s.t.Helper()
+	answer = later(s.t, url, post(body, with(header, "Accept", "application/json, text/event-stream")))
+	return s.hear(methodOf(s.t, body)), answer
+}
+
+func methodOf(t *testing.T, body string) string {
+	t.Helper()
+	var m message
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m.Method
+}
+
+// stream opens the stream of a session.
+func stream(t *testing.T, url string, header map[string]string) feed {
+	t.Helper()
+	return events(t, request{method: http.MethodGet, path: "/mcp", header: with(header, "Accept", "text/event-stream")}.do(t, url))
 }

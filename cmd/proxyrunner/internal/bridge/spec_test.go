@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,7 +17,7 @@ import (
 func answering(s *script) {
 	for m := range s.heard {
 		if m.ID != nil {
-			s.say(map[string]any{"id": m.ID, "result": "done"})
+			s.answer(m, "done")
 		}
 	}
 }
@@ -76,37 +76,6 @@ func TestMessagesOfClientsAreChecked(t *testing.T) {
 	}
 }
 
-func TestAnswersOfServersAreChecked(t *testing.T) {
-	for name, test := range map[string]struct{ why, answer, want string }{
-		"result":      {"it is one", `"result":{}`, ""},
-		"null":        {"JSON-RPC takes any value", `"result":null`, ""},
-		"error null":  {"some write both members always", `"result":{},"error":null`, ""},
-		"neither":     {"the client would wait, or fail for no reason that it can see", `"x":1`, "neither a result nor an error"},
-		"both":        {"nobody knows which counts", `"result":{},"error":{"code":1,"message":"x"}`, "both a result and an error"},
-		"an error":    {"it is passed on", `"error":{"code":1,"message":"broken","data":{"a":1}}`, "broken"},
-		"no error":    {"an error is an object", `"error":"broken"`, "cannot be read"},
-		"float of id": {"some programs know no integers", `"result":{}`, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, url := begin(t, bridge.Options{})
-			s.hear("notifications/initialized")
-			got := inBackground(t, url, post(`{"jsonrpc":"2.0","id":"a","method":"x/call"}`, join(t, url)))
-			call := s.hear("x/call")
-			format := `{"jsonrpc":"2.0","id":%.0f,%s}`
-			if name == "float of id" {
-				format = `{"jsonrpc":"2.0","id":%.1f,%s}`
-			}
-			if _, err := fmt.Fprintf(s.conn, format+"\n", call.ID, test.answer); err != nil {
-				t.Fatal(err)
-			}
-			m := <-got
-			if m.ID != "a" || (m.Error == nil) != (test.want == "") || (m.Error != nil && !strings.Contains(m.Error.Message, test.want)) {
-				t.Errorf("the client got %+v, want an error with %q: %s", m, test.want, test.why)
-			}
-		})
-	}
-}
-
 func TestHeadersOfClientsAreChecked(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
 	go answering(s)
@@ -132,20 +101,9 @@ func TestHeadersOfClientsAreChecked(t *testing.T) {
 		"the session and none": {"it is still two", http.Header{"Mcp-Session-Id": {one["Mcp-Session-Id"], ""}}, 400, object},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(tools))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Header.Set("Content-Type", object)
-			r.Header.Set("Mcp-Session-Id", one["Mcp-Session-Id"])
-			for name, values := range test.header {
-				r.Header[name] = values
-			}
-			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
+			r := post(tools, one).to(t, url)
+			maps.Copy(r.Header, test.header)
+			resp := send(t, http.DefaultClient, r)
 			if diff := cmp.Diff([]any{test.status, test.kind}, []any{resp.StatusCode, resp.Header.Get("Content-Type")}); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.why, diff)
 			}

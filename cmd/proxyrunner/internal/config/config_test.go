@@ -26,57 +26,37 @@ func write(t *testing.T, text string) string {
 }
 
 func TestLoad(t *testing.T) {
-	whose := &runconfig.Owner{APIVersion: "toolhive.stacklok.dev/v1beta1", Kind: "MCPServer", Name: "fetch", UID: "u"}
 	for name, test := range map[string]struct {
-		why, file, generation string
-		want                  config.Loaded
+		why, file, generation string // the file without its name and owner
+		want                  func(*config.Loaded)
 	}{
-		"the least, stdio": {
-			why: "defaults", file: `{"name":"fetch","transport":"stdio",` + owner + `}`,
-			want: config.Loaded{Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, Owner: whose}},
-		},
-		"the least, sse": {
-			why: "the proxy speaks what the server does", file: `{"name":"fetch","transport":"sse","proxy_mode":"streamable-http",` + owner + `}`,
-			want: config.Loaded{Run: &runconfig.RunConfig{Name: "fetch", Transport: "sse", ProxyMode: "sse", Port: 8080, TargetPort: 8080, Owner: whose}},
-		},
-		"unknown fields": {
-			why: "a newer manager has written it", file: `{"name":"fetch","transport":"stdio","NAME":"fetch","color":"red","animal":1,` + owner + `}`,
-			want: config.Loaded{Warning: "PATH: animal, color: this proxy does not know it: use the image of the manager's release", Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, Owner: whose}},
-		},
-		"session TTL": {
-			why: "a duration in Go's words", file: `{"name":"fetch","transport":"stdio","session_ttl":"90m",` + owner + `}`,
-			want: config.Loaded{SessionTTL: 90 * time.Minute,
-				Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, SessionTTL: "90m", Owner: whose}},
-		},
-		"limits of a request": {
-			why: "they are those of the spec", file: `{"name":"fetch","transport":"stdio","max_request_body_size":1024,"proxy_read_timeout":"5s",` + owner + `}`,
-			want: config.Loaded{ReadTime: 5 * time.Second, Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080,
-				MaxRequestBodySize: 1024, ProxyReadTimeout: "5s", Owner: whose}},
-		},
-		"the pod is older than the file": {
-			why: "the file has changed under it", file: `{"name":"fetch","transport":"stdio","mcpserver_generation":5,` + owner + `}`, generation: "3",
-			want: config.Loaded{Stale: true,
-				Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, MCPServerGeneration: 3, Owner: whose}},
-		},
-		"the pod is newer than the file": {
-			why: "what changed is not in the file", file: `{"name":"fetch","transport":"stdio","mcpserver_generation":5,` + owner + `}`, generation: "7",
-			want: config.Loaded{
-				Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, MCPServerGeneration: 7, Owner: whose}},
-		},
-		"the pod's generation cannot be read": {
-			why: "the file's is good enough", file: `{"name":"fetch","transport":"stdio","mcpserver_generation":5,` + owner + `}`, generation: "x",
-			want: config.Loaded{Warning: `THV_MCPSERVER_GENERATION="x" is not a generation: using 5, the one of the file`,
-				Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, MCPServerGeneration: 5, Owner: whose}},
-		},
+		"the least, stdio": {"defaults", `"transport":"stdio"`, "", func(*config.Loaded) {}},
+		"the least, sse": {"the proxy speaks what the server does", `"transport":"sse","proxy_mode":"streamable-http"`, "", func(l *config.Loaded) {
+			l.Run.Transport, l.Run.ProxyMode, l.Run.TargetPort = "sse", "sse", 8080
+		}},
+		"unknown fields": {"a newer manager has written it", `"transport":"stdio","NAME":"fetch","color":"red","animal":1`, "", func(l *config.Loaded) {
+			l.Warning = l.Path + ": animal, color: this proxy does not know it: use the image of the manager's release"
+		}},
+		"session TTL": {"a duration in Go's words", `"transport":"stdio","session_ttl":"90m"`, "", func(l *config.Loaded) { l.SessionTTL, l.Run.SessionTTL = 90*time.Minute, "90m" }},
+		"limits of a request": {"they are those of the spec", `"transport":"stdio","max_request_body_size":1024,"proxy_read_timeout":"5s"`, "", func(l *config.Loaded) {
+			l.ReadTime, l.Run.MaxRequestBodySize, l.Run.ProxyReadTimeout = 5*time.Second, 1024, "5s"
+		}},
+		"the pod is older": {"the file has changed under it", `"transport":"stdio","mcpserver_generation":5`, "3", func(l *config.Loaded) { l.Stale, l.Run.MCPServerGeneration = true, 3 }},
+		"the pod is newer": {"what changed is not in the file", `"transport":"stdio","mcpserver_generation":5`, "7", func(l *config.Loaded) { l.Run.MCPServerGeneration = 7 }},
+		"the pod's generation cannot be read": {"the file's is good enough", `"transport":"stdio","mcpserver_generation":5`, "x", func(l *config.Loaded) {
+			l.Warning, l.Run.MCPServerGeneration = `THV_MCPSERVER_GENERATION="x" is not a generation: using 5, the one of the file`, 5
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := write(t, test.file)
+			path := write(t, `{"name":"fetch",`+owner+`,`+test.file+`}`)
 			got, err := config.Load([]string{filepath.Join(t.TempDir(), "none"), path, "never read"}, test.generation)
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.want.Path, test.want.Warning = path, strings.ReplaceAll(test.want.Warning, "PATH", path)
-			if diff := cmp.Diff(&test.want, got); diff != "" {
+			want := &config.Loaded{Path: path, Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080,
+				Owner: &runconfig.Owner{APIVersion: "toolhive.stacklok.dev/v1beta1", Kind: "MCPServer", Name: "fetch", UID: "u"}}}
+			test.want(want)
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.why, diff)
 			}
 		})

@@ -22,29 +22,31 @@ import (
 // ending is one in which the clock of a bubble can tell the steps apart.
 var ending = front.Ending{Listen: 5 * time.Second, Drain: 20 * time.Second, CutStreams: true}
 
+// serving serves a handler. stop ends it, and waits until it has ended.
+func serving(t *testing.T, l net.Listener, handler http.Handler, end front.Ending) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- front.Serve(ctx, l, handler, end) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+}
+
 // A proxy that ends, and one that takes its place once the cluster has noticed: no
 // call of clients that know nothing of it is lost.
 func TestNoCallIsLostAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const noticed, clients = 2 * time.Second, 50
+		const noticed, clients = 2 * time.Second, 10
 		old, next := memnet.Listen(), memnet.Listen()
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
-			time.Sleep(30 * time.Millisecond) // with 50 clients, 1,600 calls a second
+			time.Sleep(30 * time.Millisecond) // each client calls 33 times a second, and a call is always under way
 			_, _ = io.WriteString(w, "done")
 		})
-		run := func(l net.Listener) (stop func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- front.Serve(ctx, l, handler, ending) }()
-			return func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Errorf("Serve: %v", err)
-				}
-			}
-		}
-		stopOld, stopNext := run(old), run(next)
+		stopOld, stopNext := serving(t, old, handler, ending), serving(t, next, handler, ending)
 		var moved, over atomic.Bool
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -111,16 +113,12 @@ func TestWhileEnding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := memnet.Listen()
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				ended := make(chan error, 1)
-				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				stop := serving(t, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/long" {
 						time.Sleep(10 * time.Second)
 					}
 					_, _ = fmt.Fprint(w, "done")
-				})
-				go func() { ended <- front.Serve(ctx, l, handler, ending) }()
+				}), ending)
 				client := l.Client()
 				ask := func(method, path string) answer {
 					r, err := http.NewRequestWithContext(t.Context(), method, "http://x"+path, nil)
@@ -145,7 +143,8 @@ func TestWhileEnding(t *testing.T) {
 					ask("POST", "/mcp")
 				}
 				synctest.Wait()
-				stop()
+				ended := make(chan struct{})
+				go func() { stop(); close(ended) }()
 				time.Sleep(test.after)
 				if diff := cmp.Diff(test.want, ask(test.method, test.path)); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", test.why, diff)
@@ -154,24 +153,58 @@ func TestWhileEnding(t *testing.T) {
 					t.Errorf("the call under way got %+v", got)
 				}
 				client.CloseIdleConnections()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				<-ended
 			})
 		})
 	}
 }
 
-func TestEndsWhenNothingIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		began := time.Now()
-		if err := front.Serve(ctx, memnet.Listen(), http.NotFoundHandler(), ending); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(began); took < 2*time.Second || took > 6*time.Second {
-			t.Errorf("ended after %s: want a few seconds of listening, and no more", took)
-		}
-	})
+// It ends in time, whatever is under way, and not before clients have had theirs to go elsewhere.
+func TestEndsInTime(t *testing.T) {
+	type seen struct {
+		Request, Serve time.Duration // how long they take to end
+		Lost           bool          // for the client of the request
+	}
+	for name, test := range map[string]struct {
+		why, method string // of a request that waits for its end; empty: there is none
+		end         front.Ending
+		want        seen
+	}{
+		"nothing":         {"clients may still come", "", ending, seen{0, 5 * time.Second, false}},
+		"stream":          {"its client opens it elsewhere", http.MethodGet, ending, seen{0, 5 * time.Second, false}},
+		"stream, not cut": {"its server may end it", http.MethodGet, front.UsualEnding, seen{20 * time.Second, 20 * time.Second, true}},
+		"call":            {"a pod has no more time", http.MethodPost, ending, seen{20 * time.Second, 20 * time.Second, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got seen
+				var told time.Time
+				since := func() time.Duration { return time.Since(told).Round(time.Second) }
+				l := memnet.Listen()
+				stop := serving(t, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					<-r.Context().Done()
+					got.Request = since()
+				}), test.end)
+				client := l.Client()
+				if test.method != "" {
+					go func() {
+						r, _ := http.NewRequestWithContext(t.Context(), test.method, "http://x/mcp", nil)
+						answer, err := client.Do(r)
+						if got.Lost = err != nil; !got.Lost {
+							_ = answer.Body.Close()
+						}
+					}()
+				}
+				synctest.Wait()
+				told = time.Now()
+				stop()
+				got.Serve = since()
+				synctest.Wait()
+				client.CloseIdleConnections()
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", test.why, diff)
+				}
+			})
+		})
+	}
 }

@@ -1,11 +1,8 @@
 package front_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -34,9 +31,12 @@ var pingedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func (pinged) LastPing() (time.Time, time.Duration) { return pingedAt, 7 * time.Millisecond }
 
-func ask(f http.Handler, method, path string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	f.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, nil))
+func ask(f http.Handler, method, path string, changes ...func(*http.Request)) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "http://localhost"+path, nil)
+	for _, change := range changes {
+		change(r)
+	}
+	f.ServeHTTP(w, r)
 	return w
 }
 
@@ -121,98 +121,5 @@ func TestPaths(t *testing.T) {
 				t.Errorf("Retry-After %q with %d", w.Header().Get("Retry-After"), w.Code)
 			}
 		})
-	}
-}
-
-// hall serves a handler that begins and ends when the test says.
-type hall struct {
-	address      string
-	began, end   chan struct{}
-	stop         context.CancelFunc
-	served       chan error
-	requestEnded chan error
-}
-
-func open(t *testing.T, end front.Ending) *hall {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &hall{address: "http://" + listener.Addr().String(), began: make(chan struct{}), end: make(chan struct{}),
-		served: make(chan error, 1), requestEnded: make(chan error, 1)}
-	ctx, stop := context.WithCancel(t.Context())
-	h.stop = stop
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.began <- struct{}{}
-		select {
-		case <-h.end:
-			_, _ = io.WriteString(w, "done")
-		case <-r.Context().Done():
-			h.requestEnded <- r.Context().Err()
-		}
-	})
-	go func() { h.served <- front.Serve(ctx, listener, handler, end) }()
-	return h
-}
-
-// call sends a request and answers the body, or the error, once there is one.
-func (h *hall) call(method string) chan string {
-	said := make(chan string, 1)
-	go func() {
-		r, err := http.NewRequest(method, h.address, nil)
-		if err == nil {
-			var answer *http.Response
-			if answer, err = http.DefaultClient.Do(r); err == nil {
-				body, _ := io.ReadAll(answer.Body)
-				_ = answer.Body.Close()
-				said <- string(body)
-				return
-			}
-		}
-		said <- "error"
-	}()
-	<-h.began
-	return said
-}
-
-func TestCallUnderWayIsAnsweredAtTheEnd(t *testing.T) {
-	h := open(t, front.Ending{CutStreams: true, Drain: time.Minute})
-	said := []chan string{h.call(http.MethodPost)}
-	h.stop()
-	said = append(said, h.call(http.MethodPost)) // the first may wait for what this one says
-	close(h.end)
-	for n, one := range said {
-		if got := <-one; got != "done" {
-			t.Errorf("call %d got %q", n, got)
-		}
-	}
-	if err := <-h.served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-}
-
-func TestStreamEndsAtOnce(t *testing.T) {
-	h := open(t, front.Ending{CutStreams: true, Drain: time.Minute})
-	said := h.call(http.MethodGet)
-	h.stop()
-	if err := <-h.served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if err := <-h.requestEnded; !errors.Is(err, context.Canceled) {
-		t.Errorf("the stream ended with %v", err)
-	}
-	<-said
-}
-
-func TestWhatDoesNotEndIsCut(t *testing.T) {
-	h := open(t, front.Ending{Drain: time.Millisecond})
-	said := h.call(http.MethodGet)
-	h.stop()
-	if err := <-h.served; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if got := <-said; got != "error" {
-		t.Errorf("the call got %q, want that it was cut", got)
 	}
 }

@@ -2,10 +2,8 @@ package front_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,14 +20,9 @@ import (
 func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	t.Helper()
 	l := memnet.Listen()
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- front.Serve(ctx, l, handler, front.Ending{CutStreams: true}) }()
+	stop := serving(t, l, handler, front.Ending{CutStreams: true})
 	t.Cleanup(func() {
 		stop()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
 		time.Sleep(time.Second) // on the clock of the bubble: net/http lets a client read why it was refused
 	})
 	return l
@@ -193,5 +186,3 @@ func TestHeadersAreBounded(t *testing.T) {
 		}
 	})
 }
-
-var _ net.Listener = (*memnet.Listener)(nil)

@@ -2,7 +2,6 @@ package front_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/front"
@@ -36,24 +35,14 @@ func TestOriginIsCheckedAgainstAList(t *testing.T) {
 			f := front.New("sse")
 			f.AllowOrigins([]string{"https://chat.example.org"})
 			f.Open(server{})
-			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "http://localhost"+test.path, nil)
+			method := http.MethodPost
 			if test.path == "/health" {
-				r.Method = http.MethodGet
+				method = http.MethodGet
 			}
-			r.Header["Origin"] = test.origins
-			f.ServeHTTP(w, r)
-			if got := w.Code; got != test.want {
+			if got := ask(f, method, test.path, func(r *http.Request) { r.Header["Origin"] = test.origins }).Code; got != test.want {
 				t.Errorf("%d, want %d: %s", got, test.want, test.why)
 			}
 		})
-	}
-	f := front.New("sse")
-	f.AllowOrigins([]string{"*"})
-	f.Open(server{})
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "http://localhost/mcp", nil)
-	r.Header.Set("Origin", "https://any.example.org")
-	if f.ServeHTTP(w, r); w.Code != http.StatusOK {
-		t.Errorf("%d although all are allowed", w.Code)
 	}
 }
 
@@ -84,40 +73,37 @@ func TestHostIsChecked(t *testing.T) {
 				f := front.New("sse")
 				f.AllowHosts([]string{"mcp.example.org", ".tools.example.org"}, []string{"mcp-a-proxy.b"})
 				f.Open(server{})
-				if got := answerTo(f, method, test.host, path); got != test.want {
+				if got := ask(f, method, path, as(test.host)).Code; got != test.want {
 					t.Errorf("%s: %s %s: %d, want %d: %s", name, method, path, got, test.want, test.why)
 				}
 			}
 		}
 	}
-	for name, allow := range map[string]func(*front.Front){
-		"any host": func(f *front.Front) { f.AllowHosts([]string{"*"}, nil) },
-		"any page": func(f *front.Front) { f.AllowOrigins([]string{"*"}) },
+	for name, c := range map[string]struct {
+		allow  func(*front.Front)
+		origin []string
+	}{
+		"any host": {func(f *front.Front) { f.AllowHosts([]string{"*"}, nil) }, nil},
+		"any page": {func(f *front.Front) { f.AllowOrigins([]string{"*"}) }, []string{"https://any.example.org"}},
 	} {
 		f := front.New("sse")
 		f.Open(server{})
-		allow(f)
-		if got := answerTo(f, http.MethodGet, "evil.example.org", "/sse"); got != http.StatusOK {
+		c.allow(f)
+		forwarded := func(r *http.Request) { r.Header["Origin"], r.RemoteAddr = c.origin, "127.0.0.1:5" }
+		if got := ask(f, http.MethodGet, "/sse", as("evil.example.org"), forwarded).Code; got != http.StatusOK {
 			t.Errorf("%s: %d, want 200", name, got)
 		}
 	}
 	for from, want := range map[string]int{"127.0.0.1:5": 403, "[::1]:5": 403, "[::ffff:127.0.0.1]:5": 403, "127.0.0.6:5": 200, "10.0.0.1:5": 200} {
 		f := front.New("sse")
 		f.Open(server{})
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/sse", nil)
-		r.Host, r.RemoteAddr = "name.example.org", from
-		if f.ServeHTTP(w, r); w.Code != want {
-			t.Errorf("no name is listed, from %s: %d, want %d: an ingress has a name that nobody has listed; a port-forward has none", from, w.Code, want)
+		if got := ask(f, http.MethodGet, "/sse", as("name.example.org"), func(r *http.Request) { r.RemoteAddr = from }).Code; got != want {
+			t.Errorf("no name is listed, from %s: %d, want %d: an ingress has a name that nobody has listed; a port-forward has none", from, got, want)
 		}
 	}
-	if got := answerTo(front.New("sse"), http.MethodGet, "evil.example.org", "/health"); got != http.StatusOK {
+	if got := ask(front.New("sse"), http.MethodGet, "/health", as("evil.example.org")).Code; got != http.StatusOK {
 		t.Errorf("a probe by another name: %d, want 200", got)
 	}
 }
 
-func answerTo(f *front.Front, method, host, path string) int {
-	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
-	r.Host = host
-	f.ServeHTTP(w, r)
-	return w.Code
-}
+func as(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }

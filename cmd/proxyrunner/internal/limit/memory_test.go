@@ -1,9 +1,7 @@
 package limit_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,38 +29,11 @@ const (
 	answer = 4 << 20
 )
 
-// stdio answers every call with so many bytes, as a server on its standard input
-// and output does.
-func stdio(conn net.Conn) {
-	in := bufio.NewScanner(conn)
-	in.Buffer(nil, 16<<20)
-	text := strings.Repeat("x", answer)
-	for in.Scan() {
-		var m struct {
-			ID     json.RawMessage
-			Method string
-		}
-		switch _ = json.Unmarshal(in.Bytes(), &m); { // an empty line is none
-		case m.Method == "initialize":
-			_, _ = fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`+"\n", m.ID)
-		case m.ID != nil:
-			_, _ = fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%s,"result":"%s"}`+"\n", m.ID, text)
-		}
-	}
-}
-
 // proxies make what stands in front of either kind of server.
 var proxies = map[string]func(t *testing.T) front.Server{
 	"stdio": func(t *testing.T) front.Server {
-		b := bridge.New(bridge.Options{Open: func(context.Context) (io.ReadWriteCloser, error) {
-			ours, theirs := net.Pipe()
-			go stdio(theirs)
-			return ours, nil
-		}})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { _ = b.Run(ctx); close(ended) }()
-		t.Cleanup(func() { stop(); <-ended })
+		b, detach := attached(t, strings.Repeat("x", answer), bridge.Options{})
+		t.Cleanup(detach)
 		return b
 	},
 	"http": func(t *testing.T) front.Server {
@@ -93,7 +64,7 @@ func heap() int64 {
 
 func TestMemoryOfClientsThatStop(t *testing.T) {
 	call := func(size int) string {
-		head := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":"`
+		head := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"x":"`
 		return head + strings.Repeat("x", size-len(head)-3) + `"}}`
 	}
 	post := func(length int) string {
@@ -108,21 +79,10 @@ func TestMemoryOfClientsThatStop(t *testing.T) {
 		for transport, proxy := range proxies {
 			t.Run(name+"/"+transport, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := front.New(transport)
-					f.Open(proxy(t))
-					l := memnet.Listen()
-					ctx, stop := context.WithCancel(t.Context())
-					served := make(chan error, 1)
-					go func() { served <- front.Serve(ctx, l, f, front.Ending{CutStreams: true}) }()
-					synctest.Wait()
+					crowd, stop := opened(t, proxy(t))
 					before := heap()
-					var conns []net.Conn
 					for range clients {
-						c, err := l.Dial(t.Context())
-						if err != nil {
-							t.Fatal(err)
-						}
-						conns = append(conns, c)
+						c := crowd.dial()
 						go func() {
 							_, _ = c.Write(sent) // the proxy may refuse it
 							// The header is read: ReverseProxy flushes it under a mutex, and a bubble
@@ -142,14 +102,8 @@ func TestMemoryOfClientsThatStop(t *testing.T) {
 					if left := heap() - before; left > 8<<20 {
 						t.Errorf("%d MiB are left after two minutes, want none", left>>20)
 					}
-					for _, c := range conns {
-						_ = c.Close()
-					}
+					crowd.leaveAll()
 					stop()
-					if err := <-served; err != nil {
-						t.Error(err)
-					}
-					time.Sleep(time.Second)
 				})
 			})
 		}

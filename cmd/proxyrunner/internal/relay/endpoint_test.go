@@ -9,116 +9,68 @@ import (
 	"testing/iotest"
 )
 
-func TestEndpointEventIsCorrected(t *testing.T) {
-	const message = "event: message\ndata: {\"endpoint\":\"/messages\"}\n\n"
+// What the endpoint is to be, to a client behind the proxy of a server at mcp-fetch:8080.
+func TestEndpointIsCorrected(t *testing.T) {
+	edge := http.Header{"X-Forwarded-Prefix": {"/edge"}}
 	for name, test := range map[string]struct {
-		why      string
-		options  Options
-		header   http.Header
-		in, want string
+		why          string
+		options      Options
+		header       http.Header
+		says, should string
 	}{
-		"nothing to correct": {
-			why: "the client resolves a path against the address that it used",
-			in:  "event: endpoint\ndata: /messages?session_id=1\n\n" + message, want: "event: endpoint\ndata: /messages?session_id=1\n\n" + message,
-		},
-		"prefix": {
-			why: "the path before the proxy is unknown to the server", options: Options{EndpointPrefix: "servers/fetch/"},
-			in: "event: endpoint\ndata: /messages?session_id=1\n\n" + message, want: "event: endpoint\ndata: /servers/fetch/messages?session_id=1\n\n" + message,
-		},
-		"prefix already there": {
-			why: "a server that knows its prefix is right", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\ndata: /fetch/messages\n\n", want: "event: endpoint\ndata: /fetch/messages\n\n",
-		},
-		"like a prefix": {
-			why: "/fetcher is not below /fetch", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\ndata: /fetcher/messages\n\n", want: "event: endpoint\ndata: /fetch/fetcher/messages\n\n",
-		},
-		"relative": {
-			why: "it is relative to where the client is, behind the prefix", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\ndata: messages?s=1\n\n", want: "event: endpoint\ndata: messages?s=1\n\n",
-		},
-		"absolute, the server's own address": {
-			why: "the client cannot reach it",
-			in:  "event: endpoint\ndata: http://mcp-fetch:8080/messages?s=1\n\n", want: "event: endpoint\ndata: /messages?s=1\n\n",
-		},
-		"absolute, another host": {
-			why: "somebody configured it on purpose", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\ndata: https://mcp.example.org/messages\n\n", want: "event: endpoint\ndata: https://mcp.example.org/messages\n\n",
-		},
-		"forwarded prefix, trusted": {
-			why: "the operator says that the header is right", options: Options{TrustProxyHeaders: true}, header: http.Header{"X-Forwarded-Prefix": {"/edge"}},
-			in: "event: endpoint\ndata: /messages\n\n", want: "event: endpoint\ndata: /edge/messages\n\n",
-		},
-		"forwarded prefix, not trusted": {
-			why: "anybody can send it", header: http.Header{"X-Forwarded-Prefix": {"/edge"}},
-			in: "event: endpoint\ndata: /messages\n\n", want: "event: endpoint\ndata: /messages\n\n",
-		},
-		"configured and forwarded": {
-			why: "what is configured wins", options: Options{TrustProxyHeaders: true, EndpointPrefix: "/fetch"}, header: http.Header{"X-Forwarded-Prefix": {"/edge"}},
-			in: "event: endpoint\ndata: /messages\n\n", want: "event: endpoint\ndata: /fetch/messages\n\n",
-		},
-		"no space, carriage returns, comments first": {
-			why: "all of it is allowed", options: Options{EndpointPrefix: "/fetch"},
-			in: ": hello\r\n\r\nevent:endpoint\r\ndata:/messages\r\n\r\n", want: ": hello\r\n\r\nevent:endpoint\r\ndata: /fetch/messages\r\n\r\n",
-		},
-		"another first event": {
-			why: "an endpoint comes first or not at all: the text of a message is nobody's business", options: Options{EndpointPrefix: "/fetch"},
-			in: message + "event: endpoint\ndata: /messages\n\n", want: message + "event: endpoint\ndata: /messages\n\n",
-		},
-		"a long line": {
-			why: "no endpoint is that long, and no line is held back for ever", options: Options{EndpointPrefix: "/fetch"},
-			in: "data: " + strings.Repeat("x", 3*maxLine) + "\n\n", want: "data: " + strings.Repeat("x", 3*maxLine) + "\n\n",
-		},
-		"cut off": {
-			why: "what came is handed on", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\ndata: /mess", want: "event: endpoint\ndata: /fetch/mess",
-		},
-		"data first": {
-			why: "the order of fields means nothing", options: Options{EndpointPrefix: "/fetch"},
-			in: "data: /messages\nevent: endpoint\n\n" + message, want: "data: /fetch/messages\nevent: endpoint\n\n" + message,
-		},
-		"data first, of another event": {
-			why: "it is a message", options: Options{EndpointPrefix: "/fetch"},
-			in: "data: /messages\n\nevent: endpoint\ndata: /messages\n\n", want: "data: /messages\n\nevent: endpoint\ndata: /messages\n\n",
-		},
-		"bare carriage returns": {
-			why: "they end lines, too", options: Options{EndpointPrefix: "/fetch"},
-			in: ": hello\r\revent: endpoint\rdata: /messages\r\r" + message, want: ": hello\r\revent: endpoint\rdata: /fetch/messages\r\r" + message,
-		},
-		"BOM": {
-			why: "a stream may begin with one", options: Options{EndpointPrefix: "/fetch"},
-			in: "\ufeffevent: endpoint\ndata: /messages\n\n", want: "\ufeffevent: endpoint\ndata: /fetch/messages\n\n",
-		},
-		"BOM, data first": {
-			why: "the same", options: Options{EndpointPrefix: "/fetch"},
-			in: "\ufeffdata: /messages\nevent: endpoint\n\n", want: "\ufeffdata: /fetch/messages\nevent: endpoint\n\n",
-		},
-		"unspecified": {
-			why: "it can only mean the server itself: the address on which it listens", options: Options{EndpointPrefix: "/fetch"},
-			in: "event: endpoint\r\ndata: http://0.0.0.0:3001/message?sessionId=abc\r\n\r\n", want: "event: endpoint\r\ndata: /fetch/message?sessionId=abc\r\n\r\n",
-		},
-		"unspecified, version 6": {why: "the same", in: "event: endpoint\ndata: http://[::]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"unspecified, mapped":    {why: "the same", in: "event: endpoint\ndata: http://[::ffff:0.0.0.0]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"localhost":              {why: "its client is elsewhere", in: "event: endpoint\ndata: http://LOCALHOST:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"below localhost":        {why: "all of them are loopback", in: "event: endpoint\ndata: http://mcp.localhost./m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"loopback":               {why: "its client is elsewhere", in: "event: endpoint\ndata: http://127.0.0.2:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"loopback, version 6":    {why: "the same", in: "event: endpoint\ndata: //[::1]:1/m\n\n", want: "event: endpoint\ndata: /m\n\n"},
-		"like localhost":         {why: "it is a host", in: "event: endpoint\ndata: http://localhost.example.org/m\n\n", want: "event: endpoint\ndata: http://localhost.example.org/m\n\n"},
-		"another scheme":         {why: "an opaque address has no host", in: "event: endpoint\ndata: mailto:a@localhost\n\n", want: "event: endpoint\ndata: mailto:a@localhost\n\n"},
-		"empty":                  {why: "an empty stream ends"},
+		"nothing to correct":   {why: "the client resolves a path against the address that it used", says: "/messages?session_id=1", should: "/messages?session_id=1"},
+		"prefix":               {"the path before the proxy is unknown to the server", Options{EndpointPrefix: "servers/fetch/"}, nil, "/messages?s=1", "/servers/fetch/messages?s=1"},
+		"prefix already there": {"a server that knows its prefix is right", Options{EndpointPrefix: "/fetch"}, nil, "/fetch/messages", "/fetch/messages"},
+		"like a prefix":        {"/fetcher is not below /fetch", Options{EndpointPrefix: "/fetch"}, nil, "/fetcher/messages", "/fetch/fetcher/messages"},
+		"relative":             {"it is relative to where the client is, behind the prefix", Options{EndpointPrefix: "/fetch"}, nil, "messages?s=1", "messages?s=1"},
+		"own address":          {why: "the client cannot reach it", says: "http://mcp-fetch:8080/messages?s=1", should: "/messages?s=1"},
+		"another host":         {"somebody configured it on purpose", Options{EndpointPrefix: "/fetch"}, nil, "https://mcp.example.org/messages", "https://mcp.example.org/messages"},
+		"forwarded, trusted":   {"the operator says that the header is right", Options{TrustProxyHeaders: true}, edge, "/messages", "/edge/messages"},
+		"forwarded, not":       {"anybody can send it", Options{}, edge, "/messages", "/messages"},
+		"also configured":      {"what is configured wins", Options{TrustProxyHeaders: true, EndpointPrefix: "/fetch"}, edge, "/messages", "/fetch/messages"},
+		"unspecified": {"it can only mean the server itself: the address on which it listens", Options{EndpointPrefix: "/fetch"}, nil,
+			"http://0.0.0.0:3001/message?sessionId=abc", "/fetch/message?sessionId=abc"},
+		"unspecified, version 6": {why: "the same", says: "http://[::]:1/m", should: "/m"},
+		"unspecified, mapped":    {why: "the same", says: "http://[::ffff:0.0.0.0]:1/m", should: "/m"},
+		"localhost":              {why: "its client is elsewhere", says: "http://LOCALHOST:1/m", should: "/m"},
+		"below localhost":        {why: "all of them are loopback", says: "http://mcp.localhost./m", should: "/m"},
+		"loopback":               {why: "its client is elsewhere", says: "http://127.0.0.2:1/m", should: "/m"},
+		"loopback, version 6":    {why: "the same", says: "//[::1]:1/m", should: "/m"},
+		"like localhost":         {why: "it is a host", says: "http://localhost.example.org/m", should: "http://localhost.example.org/m"},
+		"another scheme":         {why: "an opaque address has no host", says: "mailto:a@localhost", should: "mailto:a@localhost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := prefix(test.header, test.options)
-			f := &firstEvent{
+			if got := correct(test.says, "mcp-fetch:8080", prefix(test.header, test.options)); got != test.should {
+				t.Errorf("got %s, want %s: %s", got, test.should, test.why)
+			}
+		})
+	}
+}
+
+// Only the endpoint of the first event is another one for the client, by whatever rules of event streams it is written.
+func TestEndpointEventIsFound(t *testing.T) {
+	const message = "event: message\ndata: {\"endpoint\":\"/messages\"}\n\n"
+	for name, test := range map[string]struct{ why, in, want string }{
+		"as most write it":  {"a message is not touched", "event: endpoint\ndata: /messages?s=1\n\n" + message, "event: endpoint\ndata: /fetch/messages?s=1\n\n" + message},
+		"comments first":    {"no space, and carriage returns: all of it is allowed", ": hello\r\n\r\nevent:endpoint\r\ndata:/messages\r\n\r\n", ": hello\r\n\r\nevent:endpoint\r\ndata: /fetch/messages\r\n\r\n"},
+		"another event":     {"an endpoint comes first or not at all: the text of a message is nobody's business", message + "event: endpoint\ndata: /messages\n\n", message + "event: endpoint\ndata: /messages\n\n"},
+		"a long line":       {"no endpoint is that long, and no line is held back for ever", "data: " + strings.Repeat("x", 3*maxLine) + "\n\n", "data: " + strings.Repeat("x", 3*maxLine) + "\n\n"},
+		"cut off":           {"what came is handed on", "event: endpoint\ndata: /mess", "event: endpoint\ndata: /fetch/mess"},
+		"data first":        {"the order of fields means nothing", "data: /messages\nevent: endpoint\n\n" + message, "data: /fetch/messages\nevent: endpoint\n\n" + message},
+		"data of another":   {"it is a message", "data: /messages\n\nevent: endpoint\ndata: /messages\n\n", "data: /messages\n\nevent: endpoint\ndata: /messages\n\n"},
+		"carriage returns":  {"they end lines, too", ": hello\r\revent: endpoint\rdata: /messages\r\r" + message, ": hello\r\revent: endpoint\rdata: /fetch/messages\r\r" + message},
+		"BOM":               {"a stream may begin with one", "\ufeffevent: endpoint\ndata: /messages\n\n", "\ufeffevent: endpoint\ndata: /fetch/messages\n\n"},
+		"BOM, data first":   {"the same", "\ufeffdata: /messages\nevent: endpoint\n\n", "\ufeffdata: /fetch/messages\nevent: endpoint\n\n"},
+		"empty":             {"an empty stream ends", "", ""},
+		"both ends of line": {"they are one", "event: endpoint\r\ndata: http://mcp-fetch:8080/m\r\n\r\n", "event: endpoint\r\ndata: /fetch/m\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := io.ReadAll(&firstEvent{
 				source:  bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(test.in)), maxLine),
-				correct: func(endpoint string) string { return correct(endpoint, "mcp-fetch:8080", path) },
-			}
-			got, err := io.ReadAll(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != test.want {
-				t.Errorf("got  %q\nwant %q: %s", got, test.want, test.why)
+				correct: func(endpoint string) string { return correct(endpoint, "mcp-fetch:8080", "/fetch") },
+			})
+			if err != nil || string(got) != test.want {
+				t.Errorf("got  %q, %v\nwant %q: %s", got, err, test.want, test.why)
 			}
 		})
 	}

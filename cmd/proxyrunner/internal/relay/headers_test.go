@@ -38,15 +38,7 @@ func TestOwnAddressOfTheBackendIsTakenOff(t *testing.T) {
 			}))
 			defer backend.Close()
 			s := front(t, backend.URL, relay.Options{EndpointPrefix: test.prefix})
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.DefaultTransport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
+			answer, _ := send(t, http.MethodPost, s.URL+"/mcp", "{}", nil)
 			want := strings.ReplaceAll(test.want, "FRONT", strings.TrimPrefix(s.URL, "http://"))
 			if got := answer.Header.Get(test.header); got != want {
 				t.Errorf("%s %q, want %q: %s", test.header, got, want, test.why)

@@ -12,27 +12,38 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
-	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/memnet"
 )
 
 // front starts a relay to the server at target.
 func front(t *testing.T, target string, o relay.Options) *httptest.Server {
+	t.Helper()
+	_, s := relayTo(t, target, o)
+	return s
+}
+
+func relayTo(t *testing.T, target string, o relay.Options) (*relay.Relay, *httptest.Server) {
 	t.Helper()
 	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Target, o.Log = u, slog.New(slog.DiscardHandler)
-	s := httptest.NewServer(relay.New(o))
+	p := relay.New(o)
+	s := httptest.NewServer(p)
 	t.Cleanup(s.Close)
-	return s
+	return p, s
 }
+
+// client follows no redirect.
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func send(t *testing.T, method, address, body string, header http.Header) (*http.Response, string) {
 	t.Helper()
@@ -43,7 +54,7 @@ func send(t *testing.T, method, address, body string, header http.Header) (*http
 	for name, values := range header {
 		r.Header[name] = values
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,18 +149,6 @@ func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
 	}
 }
 
-func TestGreatestRequestIsPassedOn(t *testing.T) {
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, _ := io.Copy(io.Discard, r.Body)
-		_, _ = fmt.Fprint(w, n)
-	}))
-	defer backend.Close()
-	s := front(t, backend.URL, relay.Options{})
-	if _, got := send(t, http.MethodPost, s.URL, strings.Repeat(" ", rpcerror.MaxBody), nil); got != fmt.Sprint(rpcerror.MaxBody) {
-		t.Errorf("the server read %s bytes, want %d", got, rpcerror.MaxBody)
-	}
-}
-
 // Each event is read before the server is allowed to write the next one.
 func TestEventsPassAsTheyCome(t *testing.T) {
 	next := make(chan struct{})
@@ -224,47 +223,42 @@ func TestUpgradeIsPassedOn(t *testing.T) {
 }
 
 func TestHealthIsWhatThePingFound(t *testing.T) {
-	status := make(chan int)
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet { // the ping
-			w.WriteHeader(<-status)
-			return
+	synctest.Test(t, func(t *testing.T) {
+		l, status := memnet.Listen(), make(chan int)
+		backend := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet { // the ping
+				w.WriteHeader(<-status)
+				return
+			}
+			if c, _, err := w.(http.Hijacker).Hijack(); err == nil { // a call that comes to nothing
+				_ = c.Close()
+			}
+		})}
+		go func() { _ = backend.Serve(l) }()
+		p := relay.New(relay.Options{Target: &url.URL{Scheme: "http", Host: "x"}, Log: slog.New(slog.DiscardHandler),
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) }})
+		is := func(why string, ok bool, message string) {
+			t.Helper()
+			synctest.Wait()
+			if gotOK, got := p.Health(); gotOK != ok || got != message {
+				t.Errorf("health %v, %q; want %v, %q: %s", gotOK, got, ok, message, why)
+			}
 		}
-		c, _, err := w.(http.Hijacker).Hijack() // a call that comes to nothing
-		if err == nil {
-			_ = c.Close()
+		is("nobody has asked", false, "not asked yet")
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = p.Run(ctx) }()
+		status <- http.StatusNotFound
+		is("there need not be anything at /", true, "")
+		p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}")))
+		failed := time.Now()
+		status <- http.StatusInternalServerError
+		if waited := time.Since(failed); waited > 0 {
+			t.Errorf("asked %s after a call failed, want at once", waited)
 		}
-	}))
-	defer backend.Close()
-	u, err := url.Parse(backend.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := relay.New(relay.Options{Target: u, Log: slog.New(slog.DiscardHandler)})
-	if ok, said := p.Health(); ok || said != "not asked yet" {
-		t.Errorf("health %v, %q before the first ping", ok, said)
-	}
-	go func() { _ = p.Run(t.Context()) }()
-	status <- http.StatusNotFound
-	within(t, "good health: there need not be anything at /", p, true, "")
-	p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}")))
-	status <- http.StatusInternalServerError // asked at once, because the call failed
-	within(t, "bad health", p, false, "GET / was answered with 500 Internal Server Error")
-	status <- http.StatusOK
-	within(t, "good health", p, true, "")
-}
-
-// within waits for a health, longer than it takes, and shorter than the pause between two
-// pings that find all well.
-func within(t *testing.T, what string, p *relay.Relay, ok bool, message string) {
-	t.Helper()
-	err := harness.Await(t.Context(), what, 8*time.Second, func(context.Context) error {
-		if gotOK, got := p.Health(); gotOK != ok || got != message {
-			return fmt.Errorf("health %v, %q; want %v, %q", gotOK, got, ok, message)
-		}
-		return nil
+		is("so the server says", false, "GET / was answered with 500 Internal Server Error")
+		status <- http.StatusOK
+		is("it is well again", true, "")
+		stop()
+		_ = backend.Close()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

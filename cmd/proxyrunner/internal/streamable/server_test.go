@@ -131,13 +131,18 @@ func TestClientsOfStreamableHTTP(t *testing.T) {
 		if got := <-progress; got != "looking" {
 			t.Errorf("%s: progress %q", path, got)
 		}
-		if status := ping(t, at, session.ID(), ""); status != http.StatusNotFound {
+		if status, _ := post(t, at+"/mcp", session.ID(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`); status != http.StatusNotFound {
 			t.Errorf("%s: the session of another Authorization: status %d, want 404", path, status)
 		}
 		if err := session.Close(); err != nil {
 			t.Errorf("%s: close: %v", path, err)
 		}
 	}
+	givenBack(t, state)
+}
+
+func givenBack(t *testing.T, state *limit.Shares) {
+	t.Helper()
 	harness.Eventually(t, "all that sessions held to be given back", func() error {
 		if left := state.Left(); left != bridge.StateBytes {
 			return fmt.Errorf("%d of %d bytes", left, bridge.StateBytes)
@@ -146,16 +151,17 @@ func TestClientsOfStreamableHTTP(t *testing.T) {
 	})
 }
 
-func ping(t *testing.T, at, session, authorization string) (status int) {
+func post(t *testing.T, address, session, body string) (status int, text string) {
 	t.Helper()
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}, "Authorization": {authorization}}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(body))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = answer.Body.Close() // only its status is looked at
-	return answer.StatusCode
+	defer answer.Body.Close()
+	all, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(all)
 }
 
 func TestClientsOfSSEAreServedAsBefore(t *testing.T) {
@@ -243,16 +249,8 @@ func TestWhatTheServerAnswersItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at, _ := proxy(t, test.server)
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, at+test.path, strings.NewReader(test.body))
-			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {test.session}}
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Body.Close()
-			text, _ := io.ReadAll(answer.Body)
-			if answer.StatusCode != test.status || string(text) != test.want {
-				t.Errorf("%s: answered %d %s\nwant %d %s", test.why, answer.StatusCode, text, test.status, test.want)
+			if status, text := post(t, at+test.path, test.session, test.body); status != test.status || text != test.want {
+				t.Errorf("%s: answered %d %s\nwant %d %s", test.why, status, text, test.status, test.want)
 			}
 		})
 	}
@@ -272,12 +270,7 @@ func TestSessionEndsWithTheServer(t *testing.T) {
 	for one := range server.sdk.Sessions() {
 		_ = one.Close() // it may be gone by itself
 	}
-	harness.Eventually(t, "what the session held to be given back", func() error {
-		if left := state.Left(); left != bridge.StateBytes {
-			return fmt.Errorf("%d of %d bytes", left, bridge.StateBytes)
-		}
-		return nil
-	})
+	givenBack(t, state)
 	_, err = who(t, session)
 	if err == nil || !strings.Contains(err.Error(), "session") {
 		t.Errorf("a call: %v", err)
