@@ -18,51 +18,60 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
+// answer is what becomes of creates of the object a.
+type answer struct {
+	why  string
+	err  error
+	once bool // the next one is answered as by any API server
+	lost bool // the object is made, and nobody learns of it
+	goes bool // the object of v1 goes meanwhile
+	want Counts
+	// fails tells that the copy ends with an error.
+	fails bool
+}
+
+func (a answer) faults(w *world) interceptor.Funcs {
+	asked := 0
+	return interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		if obj.GetName() != "a" {
+			return c.Create(ctx, obj, opts...)
+		}
+		if asked++; asked > 1 && a.once {
+			return c.Create(ctx, obj, opts...)
+		}
+		if a.lost {
+			w.must(c.Create(ctx, obj.DeepCopyObject().(client.Object), opts...))
+		}
+		if a.goes && asked == 1 {
+			gone := named(v1("NetworkSet"), "a")
+			gone.SetNamespace("ns")
+			w.remove(gone)
+		}
+		return a.err
+	}}
+}
+
 // What is wrong with one object stops no other one. What is not its fault is waited for, and then an error of the copy:
 // no object is rejected for it.
 func TestAnswersToACreate(t *testing.T) {
 	right := apierrs.NewForbidden(schema.GroupResource{Group: resources.V3Group, Resource: "networksets"}, "",
 		errors.New(`User "u" cannot create resource "networksets" in API group "projectcalico.org" at the cluster scope`))
 	ended := apierrs.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")
-	for name, tc := range map[string]struct {
-		why    string
-		answer error // to a create of a
-		once   bool  // the next one is answered as by any API server
-		lost   bool  // the object is made, and nobody learns of it
-		goes   bool  // the object of v1 goes meanwhile
-		want   Counts
-		fails  bool
-	}{
-		"invalid":               {why: "the object is to blame", answer: apierrs.NewInvalid(schema.GroupKind{Kind: "NetworkSet"}, "a", nil), want: Counts{Created: 2, Rejected: 1}},
-		"lost":                  {why: "the second create finds what the first has made", answer: syscall.ECONNRESET, once: true, lost: true, want: Counts{Created: 2, Kept: 1}},
-		"no right yet":          {why: "an API server that was started a moment ago knows no RBAC", answer: right, once: true, want: Counts{Created: 3}},
-		"no right":              {why: "another object would fare no better", answer: right, fails: true},
-		"away":                  {why: "the server has said nothing of the object", answer: syscall.ECONNREFUSED, fails: true},
-		"gone with a namespace": {why: "it may end under the lock as well, and that is no reason to give up", answer: ended, goes: true, want: Counts{Created: 2, Terminating: 1}},
-		"outlives a namespace":  {why: "v1 has it, all alone, and v3 would lack it", answer: ended, want: Counts{Created: 2, Rejected: 1}},
+	for name, tc := range map[string]answer{
+		"invalid":               {why: "the object is to blame", err: apierrs.NewInvalid(schema.GroupKind{Kind: "NetworkSet"}, "a", nil), want: Counts{Created: 2, Rejected: 1}},
+		"lost":                  {why: "the second create finds what the first has made", err: syscall.ECONNRESET, once: true, lost: true, want: Counts{Created: 2, Kept: 1}},
+		"no right yet":          {why: "an API server that was started a moment ago knows no RBAC", err: right, once: true, want: Counts{Created: 3}},
+		"no right":              {why: "another object would fare no better", err: right, fails: true},
+		"away":                  {why: "the server has said nothing of the object", err: syscall.ECONNREFUSED, fails: true},
+		"gone with a namespace": {why: "it may end under the lock as well, and that is no reason to give up", err: ended, goes: true, want: Counts{Created: 2, Terminating: 1}},
+		"outlives a namespace":  {why: "v1 has it, all alone, and v3 would lack it", err: ended, want: Counts{Created: 2, Rejected: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, asked := newWorld(t), 0
+			w := newWorld(t)
 			for _, name := range []string{"a", "b", "c"} {
 				w.v1("NetworkSet", "metadata: {namespace: ns, name: "+name+"}\nspec: {nets: [10.0.0.0/8]}")
 			}
-			c := w.copier(interceptor.Funcs{Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				if obj.GetName() != "a" {
-					return cl.Create(ctx, obj, opts...)
-				}
-				if asked++; asked > 1 && tc.once {
-					return cl.Create(ctx, obj, opts...)
-				}
-				if tc.lost {
-					w.must(cl.Create(ctx, obj.DeepCopyObject().(client.Object), opts...))
-				}
-				if tc.goes && asked == 1 {
-					gone := named(v1("NetworkSet"), "a")
-					gone.SetNamespace("ns")
-					w.remove(gone)
-				}
-				return tc.answer
-			}})
+			c := w.copier(tc.faults(w))
 			result, err := c.Copy(t.Context(), nil)
 			if tc.fails {
 				if err == nil || !strings.Contains(err.Error(), "NetworkSet ns/a") || len(result.Rejected) > 0 {

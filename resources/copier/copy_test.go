@@ -3,6 +3,7 @@ package copier
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,5 +267,70 @@ func TestPoolsAreCreatedInOrder(t *testing.T) {
 	want := []string{"c-first", "c-first status", "b-second", "b-second status", "a-third", "a-third status", "d-third", "d-third status"}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// Admission that changes every copy must not keep a migration from converging.
+func TestWhatAdmissionChangesIsNoConflict(t *testing.T) {
+	audit := func(obj client.Object) {
+		labels := obj.GetLabels() // a copy
+		labels["audited"] = "yes"
+		obj.SetLabels(labels)
+	}
+	for name, tc := range map[string]struct {
+		why     string
+		updates bool // are changed, too
+	}{
+		"always":      {why: "a repair would be changed in the same way", updates: true},
+		"on creation": {why: "our own write brought the label, and another one of ours takes it away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.copier(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					audit(obj)
+					return c.Create(ctx, obj, opts...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if tc.updates {
+						audit(obj)
+					}
+					return c.Patch(ctx, obj, patch, opts...)
+				},
+			}, WithEqualityCache(NewEqualityCache()))
+			for i := range 5 {
+				w.v1("GlobalNetworkSet", fmt.Sprintf("metadata: {name: set-%d, labels: {team: blue}}\nspec: {nets: [10.0.0.0/8]}", i))
+			}
+			w.wantCounts("copy", w.mustCopy(c), Counts{Created: 5})
+			if got := w.get(v3("GlobalNetworkSet"), "set-0").GetLabels()["audited"]; got != "yes" {
+				t.Fatalf("admission does nothing, the label is %q", got)
+			}
+			again := w.mustCopy(c) // as after a crash
+			if len(again.Conflicts) != 0 || again.Kept+again.Updated != 5 {
+				t.Errorf("%+v, conflicts %v: want none, %s", again.Counts, again.Conflicts, tc.why)
+			}
+			w.wantVerified(c)
+			w.patch(named(v3("GlobalNetworkSet"), "set-1"), `{"spec":{"nets":["12.0.0.0/8"]}}`)
+			w.wantSaid("somebody else's change is still found", w.mustVerify(c).Different, map[string]string{"set-1": "Edited spec.nets[0]"})
+		})
+	}
+}
+
+// The aggregated API server shows v1 itself under v3, with the UIDs turned round. Everything "is there already and equal"
+// then: a copy that believes it would lose every object at clean-up.
+func TestAMirrorIsNeverTakenForACopy(t *testing.T) {
+	w := newWorld(t)
+	tier := w.v1("Tier", "metadata: {name: security}\nspec: {order: 10}")
+	shown, err := resources.ReverseUID(tier.GetUID())
+	w.must(err)
+	w.showAs = shown
+	w.v3("Tier", "metadata: {name: security}\nspec: {order: 10, defaultAction: Deny}")
+	c := w.copier(interceptor.Funcs{})
+	_, copied := c.Copy(t.Context(), nil)
+	_, verified := c.Verify(t.Context())
+	for what, err := range map[string]error{"Copy": copied, "Verify": verified} {
+		if err == nil || !strings.Contains(err.Error(), "shown by an aggregated API server") {
+			t.Errorf("%s: %v; want an error that says who shows v3", what, err)
+		}
 	}
 }

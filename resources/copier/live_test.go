@@ -108,21 +108,15 @@ func (w *world) clearKind(gvk schema.GroupVersionKind) error {
 
 var builtin = map[string]bool{"default": true, "kube-admin": true, "kube-baseline": true}
 
-// admitted are the labels of a v3 object that is created with one label, as a dry run shows them.
-func (w *world) admitted(ctx context.Context) (map[string]string, error) {
-	probe := named(v3("GlobalNetworkSet"), "probe")
-	probe.Object["spec"] = map[string]any{}
-	probe.SetLabels(map[string]string{"team": "blue"})
-	err := w.client.Create(ctx, probe, client.DryRunAll)
-	return probe.GetLabels(), err
-}
-
 // awaitAdmitted waits until admission makes these labels of team=blue: the API server notices a policy within a second.
 func (w *world) awaitAdmitted(ctx context.Context, want map[string]string) {
 	w.must(harness.Await(ctx, "the policy", 30*time.Second, func(ctx context.Context) error {
-		labels, err := w.admitted(ctx)
-		if err == nil && !maps.Equal(labels, want) {
-			err = fmt.Errorf("labelled %v, want %v", labels, want)
+		probe := named(v3("GlobalNetworkSet"), "probe")
+		probe.Object["spec"] = map[string]any{}
+		probe.SetLabels(map[string]string{"team": "blue"})
+		err := w.client.Create(ctx, probe, client.DryRunAll)
+		if got := probe.GetLabels(); err == nil && !maps.Equal(got, want) {
+			err = fmt.Errorf("labelled %v, want %v", got, want)
 		}
 		return err
 	}))

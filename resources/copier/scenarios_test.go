@@ -11,19 +11,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/support/crds"
-	"github.com/phasegate/phasegate/test/support/fakeapiserver"
 	"github.com/phasegate/phasegate/test/support/fixture"
-	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 func TestCopyAllKindsTwice(t *testing.T) {
@@ -160,34 +156,6 @@ func TestAnEditedCopyIsAConflict(t *testing.T) {
 	w.wantVerified(c)
 }
 
-// Admission that changes every copy must not keep a migration from converging.
-func TestWhatAdmissionChangesIsNoConflict(t *testing.T) {
-	cases := map[string]struct{ why, operations string }{
-		"always":      {why: "a repair would be changed in the same way", operations: "CREATE, UPDATE"},
-		"on creation": {why: "our own write brought the label, and another one of ours takes it away", operations: "CREATE"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w, c := newLive(t, interceptor.Funcs{})
-			w.labelling(tc.operations, `Object{metadata: Object.metadata{labels: {"audited": "yes"}}}`, map[string]string{"team": "blue", "audited": "yes"})
-			for i := range 5 {
-				w.v1("GlobalNetworkSet", fmt.Sprintf("metadata: {name: set-%d, labels: {team: blue}}\nspec: {nets: [10.0.0.0/8]}", i))
-			}
-			w.wantCounts("copy", w.mustCopy(c), Counts{Created: 5})
-			if got := w.get(v3("GlobalNetworkSet"), "set-0").GetLabels()["audited"]; got != "yes" {
-				t.Fatalf("the policy does nothing, the label is %q", got)
-			}
-			again := w.mustCopy(c) // as after a crash
-			if len(again.Conflicts) != 0 || again.Kept+again.Updated != 5 {
-				t.Errorf("%+v, conflicts %v: want none, %s", again.Counts, again.Conflicts, tc.why)
-			}
-			w.wantVerified(c)
-			w.patch(w.get(v3("GlobalNetworkSet"), "set-1"), `{"spec":{"nets":["12.0.0.0/8"]}}`)
-			w.wantSaid("somebody else's change is still found", w.mustVerify(c).Different, map[string]string{"set-1": "Edited spec.nets[0]"})
-		})
-	}
-}
-
 // What admission makes of a copy is nobody's decision: it is named field by field, and never taken for proved. What it
 // adds to the metadata is its own.
 func TestWhatAdmissionReplacesIsNamed(t *testing.T) {
@@ -263,28 +231,4 @@ func TestStatusIsCopiedOnce(t *testing.T) {
 	w.wantSaid("a status is missing", w.mustVerify(c).Different, map[string]string{"with": "Stale status"})
 	w.mustCopy(c)
 	w.wantVerified(c)
-}
-
-// The aggregated API server shows v1 itself under v3. Everything "is there already and equal" then: a
-// copy that believes it would lose every object at clean-up.
-func TestAMirrorIsNeverTakenForACopy(t *testing.T) {
-	w, c := newLive(t, interceptor.Funcs{})
-	w.v1("Tier", "metadata: {name: security}\nspec: {order: 10}")
-	stop, err := fakeapiserver.Start(t.Context(), w.config, resources.Default())
-	w.must(err)
-	defer func() {
-		w.remove(&apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: fakeapiserver.APIServiceName}})
-		w.must(stop())
-		harness.Eventually(t, "v3 from the CRDs", func() error {
-			_, err := c.Copy(t.Context(), nil)
-			return err
-		})
-	}()
-	_, copied := c.Copy(t.Context(), nil)
-	_, verified := c.Verify(t.Context())
-	for what, err := range map[string]error{"Copy": copied, "Verify": verified} {
-		if err == nil || !strings.Contains(err.Error(), "shown by an aggregated API server") {
-			t.Errorf("%s: %v; want an error that says who shows v3", what, err)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	stdcmp "cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,6 +33,7 @@ type world struct {
 	client client.WithWatch
 	config *rest.Config // of the real one
 	made   int
+	showAs types.UID // of what is created next; empty: a new one
 
 	mu            sync.Mutex
 	statusWriters map[types.UID][]string
@@ -62,7 +64,8 @@ func newWorld(t *testing.T) *world {
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			w.mu.Lock()
 			w.made++
-			obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%010x2b", w.made))) // none is the mirror of another, bit by bit
+			obj.SetUID(stdcmp.Or(w.showAs, types.UID(fmt.Sprintf("00000000-0000-4000-8000-%010x2b", w.made)))) // none is the mirror of another, bit by bit
+			w.showAs = ""
 			w.mu.Unlock()
 			return c.Create(ctx, obj, opts...)
 		},
