@@ -32,9 +32,7 @@ var fieldOfRow = regexp.MustCompile("`([A-Za-z]+) ((?:spec|status)\\.[A-Za-z0-9.
 func decisions(t *testing.T) map[decision]string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/reference/absent-fields.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := map[decision]string{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
@@ -139,14 +137,10 @@ type probe struct {
 func newProbe(t *testing.T, kind *resources.Kind, crd *apiextensionsv1.CustomResourceDefinition) *probe {
 	t.Helper()
 	schema, err := resources.NewSchema(crd, resources.V3Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &probe{kind: kind, schema: schema, root: *crd.Spec.Versions[0].Schema.OpenAPIV3Schema}
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&p.root, internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&p.root, internal, nil))
 	if p.structural, err = structuralschema.NewStructural(internal); err != nil {
 		t.Fatal(err)
 	}

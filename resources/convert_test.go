@@ -243,9 +243,7 @@ func runConvert(t *testing.T, cases map[string]convertCase) {
 				schema = schemaOf(t, tc.schema)
 			}
 			got, err := Convert(kind, v1, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want := object(t, "apiVersion: projectcalico.org/v3\nkind: "+tc.kind+"\n"+tc.want)
 			if diff := cmp.Diff(want.Object, got.Object.Object); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
@@ -266,9 +264,7 @@ func TestConvertWithholdsCalicoOwners(t *testing.T) {
 		`{"apiVersion":"crd.projectcalico.org/v1","kind":"Tier","name":"t","uid":"u"},`+
 		`{"apiVersion":"v1","kind":"Pod","name":"p","uid":"p1"},`+
 		`{"apiVersion":"projectcalico.org/v3","kind":"Tier","name":"t","uid":"u"}]}`)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []metav1.OwnerReference{calico("crd.projectcalico.org/v1"), calico("projectcalico.org/v3")}
 	if diff := cmp.Diff(want, got.Owners); diff != "" {
 		t.Errorf("withheld (-want +got):\n%s", diff)
@@ -291,9 +287,7 @@ func TestConvertTellsTerminating(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Convert(kind, v1Object(t, kind, "a", tc.v1), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got.Terminating != tc.want {
 				t.Errorf("terminating is %v, want %v: %s", got.Terminating, tc.want, tc.why)
 			}

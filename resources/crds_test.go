@@ -21,9 +21,7 @@ import (
 func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	set, err := crds.Load(resources.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, obj := range set.CRDs {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -64,9 +62,7 @@ func TestConvertedFixtureIsValidInV3(t *testing.T) {
 	schemas := map[string]*resources.Schema{}
 	for _, kind := range reg.Kinds() {
 		schema, err := resources.NewSchema(defs[kind.V3CRDName()], resources.V3Version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		schemas[kind.Name()] = schema
 	}
 	seen := map[string]bool{}
@@ -87,9 +83,7 @@ func TestConvertedFixtureIsValidInV3(t *testing.T) {
 			continue
 		}
 		problem, err := resources.Validate(context.Background(), kind, conv.Object, schemas[kind.Name()])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if problem != nil {
 			t.Error(problem)
 		}
@@ -106,9 +100,7 @@ func TestLimitsOfPolicies(t *testing.T) {
 	kind, _ := resources.Default().Kind("GlobalNetworkPolicy")
 	crd := definitions(t)[kind.V3CRDName()]
 	schema, err := resources.NewSchema(crd, resources.V3Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range limitsOfPolicies {
 		says := c.says
 		if !hasLimits(crd) {
@@ -163,13 +155,9 @@ func problemOf(t *testing.T, kind *resources.Kind, schema *resources.Schema, spe
 	v1.SetName("web")
 	v1.SetUID("0e5e3214-5bda-429e-8d53-2f1b77363286")
 	converted, err := resources.Convert(kind, v1, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	problem, err := resources.Validate(t.Context(), kind, converted.Object, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if problem == nil {
 		return ""
 	}

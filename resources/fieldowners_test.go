@@ -65,9 +65,7 @@ func TestHandedOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, changed, err := HandedOver(tt.have, tt.inV1, "us")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(tt.want, got, cmp.Transformer("raw", func(f metav1.FieldsV1) string { return f.GetRawString() })); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -23,6 +23,13 @@ var (
 	podOwner  = metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "a1b2c3d4-e5f6-4a7b-8c9d-0123456789ab"}
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // owned is an object with hidden metadata, if any, and real owners.
 func owned(hidden string, visible ...metav1.OwnerReference) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", OwnerReferences: visible}}
@@ -61,9 +68,7 @@ func TestDetachAndAttachOwners(t *testing.T) {
 				return
 			}
 			for range 2 { // again, it changes nothing
-				if err := resources.DetachOwners(obj, migrationUID); err != nil {
-					t.Fatal(err)
-				}
+				must(t, resources.DetachOwners(obj, migrationUID))
 				bare := obj.DeepCopy()
 				delete(bare.Annotations, migrationv1.AnnotationDetachedOwners)
 				if len(bare.Annotations) == 0 {
@@ -85,9 +90,7 @@ func TestDetachAndAttachOwners(t *testing.T) {
 func assertAttached(t *testing.T, before, obj *metav1.PartialObjectMetadata) {
 	t.Helper()
 	for range 2 {
-		if err := resources.AttachOwners(obj, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, resources.AttachOwners(obj, nil))
 		if diff := cmp.Diff(before, obj); diff != "" {
 			t.Errorf("attached again, not as it was (-before +after):\n%s", diff)
 		}
@@ -124,14 +127,16 @@ func TestDetachOwnersAgain(t *testing.T) {
 		"hidden, a new one": {why: "both are owners, and what else was written stays", before: owned(hidden(tierRef)),
 			hiddenAgain: `{"labels":{"a":"b"},"ownerReferences":[` + podRef + `,` + setRef + `]}`,
 			after:       owned(`{"labels":{"a":"b"},"ownerReferences":[` + tierRef + `,` + podRef + `,` + setRef + `]}`)},
+		"hidden, other changes": {why: "what somebody writes while the references are off is kept, but for a copy of our note", before: owned(`{"ownerReferences":[`+tierRef+`],"labels":{"a":"b"}}`, tierOwner),
+			again:       []metav1.OwnerReference{podOwner},
+			hiddenAgain: `{"annotations":{"k":"v","` + migrationv1.AnnotationDetachedOwners + `":"copied"},"labels":{"a":"c"}}`,
+			after:       owned(`{"annotations":{"k":"v"},"labels":{"a":"c"},"ownerReferences":[`+tierRef+`]}`, podOwner, tierOwner)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := c.before.DeepCopy()
 			detach := func() {
 				for range 2 { // again, it changes nothing
-					if err := resources.DetachOwners(obj, migrationUID); err != nil {
-						t.Fatal(err)
-					}
+					must(t, resources.DetachOwners(obj, migrationUID))
 				}
 			}
 			detach()
@@ -143,9 +148,7 @@ func TestDetachOwnersAgain(t *testing.T) {
 			if resources.HasCalicoOwners(obj) {
 				t.Errorf("it has owners in Calico: %v", obj)
 			}
-			if err := resources.AttachOwners(obj, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, resources.AttachOwners(obj, nil))
 			if diff := cmp.Diff(c.after, obj); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
@@ -153,28 +156,9 @@ func TestDetachOwnersAgain(t *testing.T) {
 	}
 }
 
-// What somebody writes while the references are off is kept, and so are the references.
-func TestAttachOwnersKeepsChanges(t *testing.T) {
-	obj := owned(`{"ownerReferences":[`+tierRef+`],"labels":{"a":"b"}}`, tierOwner)
-	if err := resources.DetachOwners(obj, migrationUID); err != nil {
-		t.Fatal(err)
-	}
-	obj.Annotations[resources.MetadataAnnotation] = `{"annotations":{"k":"v","` + migrationv1.AnnotationDetachedOwners + `":"copied"},"labels":{"a":"c"}}`
-	obj.OwnerReferences = []metav1.OwnerReference{podOwner}
-	if err := resources.AttachOwners(obj, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := owned(`{"annotations":{"k":"v"},"labels":{"a":"c"},"ownerReferences":[`+tierRef+`]}`, podOwner, tierOwner)
-	if diff := cmp.Diff(want, obj); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestAttachOwnersRewritten(t *testing.T) {
 	obj := owned("", tierOwner, podOwner, tierOwner)
-	if err := resources.DetachOwners(obj, migrationUID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, resources.DetachOwners(obj, migrationUID))
 	moved := tierOwner
 	moved.UID = "22222222-0000-4000-8000-000000000000"
 	err := resources.AttachOwners(obj, func(calico []metav1.OwnerReference) []metav1.OwnerReference {
@@ -183,9 +167,7 @@ func TestAttachOwnersRewritten(t *testing.T) {
 		}
 		return []metav1.OwnerReference{moved, moved}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(owned("", podOwner, moved), obj); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -215,20 +197,14 @@ func TestConvertSeesDetachedOwners(t *testing.T) {
 	v1.SetAnnotations(map[string]string{resources.MetadataAnnotation: `{"ownerReferences":[` + tierRef + `,` + podRef + `],"labels":{"a":"b"}}`})
 	v1.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
 	want, err := resources.Convert(kind, v1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(want.Owners) != 1 {
 		t.Fatalf("owners: %v", want.Owners)
 	}
-	if err := resources.DetachOwners(v1, migrationUID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, resources.DetachOwners(v1, migrationUID))
 	before := v1.DeepCopy()
 	got, err := resources.Convert(kind, v1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-attached +detached):\n%s", diff)
 	}

@@ -68,9 +68,7 @@ func TestLoadRegistryOrdersByDependency(t *testing.T) {
 	reg, err := LoadRegistry("k.yaml", []byte(registryHead+lockEntry+
 		"  - {kind: B, plural: bs, scope: Namespaced, after: [A], list: {pageSize: 7, selector: 'a=b'}}\n"+
 		"  - {kind: A, plural: as, scope: Cluster}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, k := range reg.Kinds() {
 		got = append(got, k.Name())

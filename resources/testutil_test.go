@@ -14,6 +14,13 @@ const (
 	reversedID = "707a4c28-da5b-4279-8dca-f4d8ee6c4c61"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // object reads YAML the way a client reads JSON: integers become int64.
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()

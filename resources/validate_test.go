@@ -46,9 +46,7 @@ x-kubernetes-validations:
 				s = schemaOf(t, schema)
 			}
 			problem, err := Validate(context.Background(), kind, v3Object(t, kind, tc.obj), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if problem == nil {
 				problem = &Problem{}
 			}

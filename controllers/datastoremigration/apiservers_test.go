@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -89,30 +90,16 @@ func TestEveryServerIsAsked(t *testing.T) {
 		want   string // what is waited for; empty: proved
 	}{
 		"both refuse":        {why: "nobody can write", second: refuses, leases: 1},
-		"one takes writes":   {why: "it has not heard of the lock", second: accepts, leases: 2, want: "does not work yet at API server 127.0.0.1:" + port(t, accepts)},
-		"one is overloaded":  {why: "it is no answer", second: overloaded, leases: 2, want: "waiting for API server 127.0.0.1:" + port(t, overloaded)},
-		"one is away":        {why: "it may come back with writes in it", second: away, leases: 2, want: "waiting for API server 127.0.0.1:" + port(t, away)},
+		"one takes writes":   {why: "it has not heard of the lock", second: accepts, leases: 2, want: "does not work yet at API server " + addressOf(t, accepts)},
+		"one is overloaded":  {why: "it is no answer", second: overloaded, leases: 2, want: "waiting for API server " + addressOf(t, overloaded)},
+		"one is away":        {why: "it may come back with writes in it", second: away, leases: 2, want: "waiting for API server " + addressOf(t, away)},
 		"one is not listed":  {why: "it cannot be asked", second: refuses, leases: 3, want: "not every API server can be asked: 3 API servers"},
 		"that is waived":     {why: "a person knows better", second: refuses, leases: 3, waive: addressesCheck + "@u"},
 		"the others, waived": {why: "only the list is", second: accepts, leases: 3, waive: addressesCheck + "@u", want: "does not work yet"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{lockObject(false)}
-			var ports []int32
-			for _, server := range []*httptest.Server{refuses, c.second} {
-				n, err := strconv.ParseInt(port(t, server), 10, 32)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ports = append(ports, int32(n))
-			}
-			objects = append(objects, serverSlice(ports, "127.0.0.1"))
-			for i := range c.leases {
-				objects = append(objects, new(serverLease("apiserver-"+strconv.Itoa(i), time.Now())))
-			}
-			s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build(),
-				Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}})
+			s := withServers(false, c.leases, port(t, refuses), port(t, c.second))
 			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}, Clock: clock.RealClock{}}
 			got := ""
 			if _, err := s.fence.proveFence(t.Context(), sc, newest, "mark", reason, 1); isWait(err) {
@@ -146,21 +133,18 @@ func TestStillClosedAtTheSameServers(t *testing.T) {
 		closed []string
 		waits  bool
 	}{
-		"the same":            {closed: []string{"127.0.0.1:" + port(t, refuses)}},
-		"one went":            {closed: []string{"127.0.0.1:1", "127.0.0.1:" + port(t, refuses)}, waits: true},
+		"the same":            {closed: []string{addressOf(t, refuses)}},
+		"one went":            {closed: []string{"127.0.0.1:1", addressOf(t, refuses)}, waits: true},
 		"another":             {closed: []string{"127.0.0.1:1"}, waits: true},
 		"v1 was never closed": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := strconv.ParseInt(port(t, refuses), 10, 32)
-			must(t, err)
-			s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(lockObject(false), serverSlice([]int32{int32(n)}, "127.0.0.1"), new(serverLease("a", time.Now()))).Build(),
-				Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}})
+			s := withServers(false, 1, port(t, refuses))
 			var closed []apiServer
 			for _, address := range c.closed {
 				closed = append(closed, apiServer{address: address})
 			}
-			err = s.v1Lock.stillClosed(t.Context(), &scope{Object: dm, Clock: clock.RealClock{}}, closed, time.Second)
+			err := s.v1Lock.stillClosed(t.Context(), &scope{Object: dm, Clock: clock.RealClock{}}, closed, time.Second)
 			if err != nil && !isWait(err) || isWait(err) != c.waits {
 				t.Errorf("it says %v, want a wait: %t", err, c.waits)
 			}
@@ -168,27 +152,38 @@ func TestStillClosedAtTheSameServers(t *testing.T) {
 	}
 }
 
-func mapsLock() meta.RESTMapper {
+// withServers has so many Leases of API servers, which listen on these ports.
+func withServers(elsewhere bool, leases int, ports ...int32) *effects {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(resources.Default().Lock().V1GVK(), meta.RESTScopeRoot)
-	return mapper
+	objects := []client.Object{lockObject(false), serverSlice(ports, "127.0.0.1")}
+	for i := range leases {
+		objects = append(objects, new(serverLease("apiserver-"+strconv.Itoa(i), time.Now())))
+	}
+	return newEffects(newFake().WithRESTMapper(mapper).WithObjects(objects...).Build(),
+		Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere})
 }
 
-func port(t *testing.T, server *httptest.Server) string {
+func addressOf(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	address, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address.Port()
+	must(t, err)
+	return address.Host
+}
+
+func port(t *testing.T, server *httptest.Server) int32 {
+	t.Helper()
+	_, text, err := net.SplitHostPort(addressOf(t, server))
+	must(t, err)
+	n, err := strconv.ParseInt(text, 10, 32)
+	must(t, err)
+	return int32(n)
 }
 
 // What cannot be asked is said before anything begins, and a person decides.
 func TestServersThatCannotBeAskedAreNamed(t *testing.T) {
-	objects := []client.Object{lockObject(false), serverSlice([]int32{1}, "127.0.0.1"), new(serverLease("a", time.Now())), new(serverLease("b", time.Now()))}
 	for elsewhere, level := range map[bool]check.Level{false: check.Failure, true: check.Warning} {
-		s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build(),
-			Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere})
+		s := withServers(elsewhere, 2, 1)
 		for _, a := range check.Ask(t.Context(), s.servers.everyServer()) {
 			want := map[string]check.Level{addressesCheck: check.Failure, reachedCheck: level}[a.ID]
 			if a.Err != nil || !a.Waivable || len(a.Findings) != 1 || a.Findings[0].Level != want {

@@ -9,16 +9,17 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -53,21 +54,17 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: waiveV1Changed + "@u"}}}
 			c.dm(dm)
-			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
-				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}}}
+			svc := v3Service("calico-api")
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
 			if c.saved {
 				must(t, cl.Create(t.Context(), onceState(dm.UID, savedAPIServiceKey, "{}")))
 			}
-			action := actionOn(cl, c.action)
-			out, err := runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
+			out, err := once(t, cl, dm, c.action, nil)
 			if said := fmt.Sprint(out, err); !strings.Contains(said, c.says) {
 				t.Errorf("it says %s, want %q: %s", said, c.says, c.why)
 			}
-			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(svc), svc); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(svc), svc))
 			if isAggregated(svc) == c.parked {
 				t.Errorf("it points to a server: %t: %s", !c.parked, c.why)
 			}
@@ -91,10 +88,8 @@ func TestALockThatIsOpenedDuringVerify(t *testing.T) {
 			return err
 		},
 	})
-	action := actionOn(allMayBeDone(during), "Verify")
-	_, err := runner.Once(t.Context(), during, dm, action, nil, clock.RealClock{})
-	var terminal *fsm.TerminalError
-	if !errors.As(err, &terminal) || terminal.Reason != "LockBroken" {
+	_, err := once(t, allMayBeDone(during), dm, "Verify", nil)
+	if terminal, is := errors.AsType[*fsm.TerminalError](err); !is || terminal.Reason != "LockBroken" {
 		t.Errorf("it says %v, want LockBroken", err)
 	}
 }
@@ -105,4 +100,94 @@ func lockObject(ready bool) *unstructured.Unstructured {
 	info.SetGroupVersionKind(resources.Default().Lock().V1GVK())
 	info.SetName(clusterInformationName)
 	return info
+}
+
+// What a migration or an APIService brings along from another cluster, or from git, is no record of this migration.
+func TestTheAPIServiceOfAnotherMigration(t *testing.T) {
+	saved, err := saveAPIService(v3Service("mine"))
+	must(t, err)
+	cases := map[string]struct {
+		why       string
+		migration string    // what the migration itself bears
+		absent    bool      // there is no APIService
+		service   string    // what the APIService bears
+		by        types.UID // whose it is said to be
+		restored  bool
+	}{
+		"on the migration":                    {why: "who may create migrations may not create APIServices", migration: saved},
+		"on the migration, without a service": {why: "nor point v3 to nowhere", migration: saved, absent: true},
+		"of another migration":                {why: "another cluster has another server, if any", service: saved, by: "other"},
+		"of nobody":                           {why: "a note that does not say whose it is may be anybody's", service: saved},
+		"of this migration":                   {why: "its state was lost", service: saved, by: "u", restored: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			if c.migration != "" {
+				dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: c.migration}
+			}
+			cl := newFake().WithStatusSubresource(dm).WithObjects(dm).Build()
+			if !c.absent {
+				crds := v3Service("")
+				if c.service != "" {
+					crds.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: c.service, migrationv1.AnnotationLockedBy: string(c.by)}
+				}
+				must(t, cl.Create(t.Context(), crds))
+			}
+			_, err := once(t, cl, dm, "RestoreAPIService", nil)
+			must(t, err)
+			all := &apiregistrationv1.APIServiceList{}
+			must(t, cl.List(t.Context(), all))
+			if restored := len(all.Items) > 0 && isAggregated(&all.Items[0]); restored != c.restored || len(all.Items) > 0 && c.absent {
+				t.Errorf("the APIServices are %v: %s", all.Items, c.why)
+			}
+		})
+	}
+}
+
+// A MachineState that a restore brought into a cluster in which its migration has not parked anything tells of
+// another APIService: v3 would point to a server that is not there.
+func TestAStateFromElsewhereParksNothing(t *testing.T) {
+	saved, err := saveAPIService(v3Service("calico-api"))
+	must(t, err)
+	cases := map[string]struct {
+		why            string
+		parkedBy       string // the mark on the APIService
+		v1LockedBy     string
+		wantAggregated bool
+	}{
+		"nothing of its":        {why: "the cluster has been migrated since"},
+		"another migration's":   {why: "that one releases itself", parkedBy: "other", v1LockedBy: "other"},
+		"parked by it":          {why: "its finalizer was removed by hand", parkedBy: "u", wantAggregated: true},
+		"v1 is locked by it":    {why: "kube-apiserver has made the APIService anew, without the mark", v1LockedBy: "u", wantAggregated: true},
+		"locked and marked too": {why: "as it was left", parkedBy: "u", v1LockedBy: "u", wantAggregated: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			state := &v1alpha1.MachineState{Spec: v1alpha1.MachineStateSpec{Machine: MachineName, Object: v1alpha1.ObjectReference{
+				APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration", Name: "to-v3", UID: "u"}}}
+			state.Name = v1alpha1.MachineStateName(MachineName, "u")
+			state.Status.Phase, state.Status.Held = "Migrating", v1alpha1.Held("apiService")
+			state.Status.Saved = map[string]v1alpha1.SavedText{savedAPIServiceKey: v1alpha1.SavedText(saved)}
+			crds := v3Service("")
+			if c.parkedBy != "" {
+				crds.Annotations = map[string]string{migrationv1.AnnotationLockedBy: c.parkedBy}
+			}
+			lock := lockObject(false)
+			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.v1LockedBy})
+			cl := newFake().WithObjects(state, crds, lock).Build()
+			r := newReconciler(t, cl)
+			for range 10 {
+				_, err := r.ReconcileState(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(state)})
+				must(t, err)
+			}
+			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(state), state); !apierrs.IsNotFound(err) {
+				t.Errorf("the state: %v, held %v", err, state.Status.Held)
+			}
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(crds), crds))
+			if isAggregated(crds) != c.wantAggregated {
+				t.Errorf("v3 points to a server: %t: %s", isAggregated(crds), c.why)
+			}
+		})
+	}
 }

@@ -50,6 +50,25 @@ func locksAs(file string, l Locks) Locks {
 	return l
 }
 
+// wantDeeds asks under either file, and compares what is to be done, or what the error says of who holds the lock.
+func wantDeeds(t *testing.T, why string, locks Locks, want []LockWrite, held string, ask func(*Locks) (UnlockDecision, error)) {
+	t.Helper()
+	for file, m := range files(t) {
+		l := locksAs(file, locks)
+		l.Machine = m
+		got, err := ask(&l)
+		if held != "" {
+			if !errors.Is(err, ErrHeld) || !strings.Contains(renamed.Back(err.Error()), held) {
+				t.Errorf("%s file: %s: %v, want one that says %q", file, why, err, held)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got.Deeds); diff != "" || err != nil {
+			t.Errorf("%s file: %s: %v (-want +got):\n%s", file, why, err, diff)
+		}
+	}
+}
+
 func TestUnlock(t *testing.T) {
 	hand := handNote("kubernetes-admin", time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC))
 	cases := map[string]struct {
@@ -97,23 +116,9 @@ func TestUnlock(t *testing.T) {
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Approving")}, held: "give the machine file that the manager runs with -f"},
 		"closed without a name": {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []LockWrite{OpenV1}},
 	}
-	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			for file, m := range machines {
-				l := locksAs(file, c.locks)
-				l.Machine = m
-				got, err := l.Unlock(c.force)
-				if c.held != "" {
-					if !errors.Is(err, ErrHeld) || !strings.Contains(renamed.Back(err.Error()), c.held) {
-						t.Errorf("%s file: %s: %v, want one that says %q", file, c.why, err, c.held)
-					}
-					continue
-				}
-				if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
-					t.Errorf("%s file: %s: %v (-want +got):\n%s", file, c.why, err, diff)
-				}
-			}
+			wantDeeds(t, c.why, c.locks, c.want, c.held, func(l *Locks) (UnlockDecision, error) { return l.Unlock(c.force) })
 		})
 	}
 }
@@ -132,23 +137,7 @@ func TestLockByHand(t *testing.T) {
 		"a migration is near": {why: "it would find its lock taken, or broken", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Pending")}, held: "to-v3 is in phase Pending"},
 		"a migration failed":  {why: "it holds nothing", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Failed")}, want: []LockWrite{CloseV1}},
 	}
-	machines := files(t)
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			for file, m := range machines {
-				l := locksAs(file, c.locks)
-				l.Machine = m
-				got, err := l.Lock()
-				if c.held != "" {
-					if !errors.Is(err, ErrHeld) || !strings.Contains(renamed.Back(err.Error()), c.held) {
-						t.Errorf("%s file: %s: %v, want one that says %q", file, c.why, err, c.held)
-					}
-					continue
-				}
-				if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
-					t.Errorf("%s file: %s: %v (-want +got):\n%s", file, c.why, err, diff)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { wantDeeds(t, c.why, c.locks, c.want, c.held, (*Locks).Lock) })
 	}
 }

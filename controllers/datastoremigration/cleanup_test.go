@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,13 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -66,9 +64,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
 			held, err := copier.New(resources.Default(), cl, "").V1Digests(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			digests := migrationv1.JoinDigests([]migrationv1.VerifiedKind{held["IPPool"].VerifiedKind})
 			if c.digests != nil {
 				digests = c.digests(digests)
@@ -77,12 +73,9 @@ func TestCleanUpLosesNothing(t *testing.T) {
 				dm.Status.Verified = &migrationv1.Verified{At: metav1.NewTime(verifiedAt), Digests: digests}
 			}
 			for _, obj := range c.written {
-				if err := cl.Create(t.Context(), obj); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cl.Create(t.Context(), obj))
 			}
-			action := actionOn(cl, CleanUpAction)
-			_, err = runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
+			_, err = once(t, cl, dm, CleanUpAction, nil)
 			gone := apierrs.IsNotFound(cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
 			if said := fmt.Sprint(err); gone != (c.says == "") || c.says != "" && !strings.Contains(said, c.says) {
 				t.Errorf("gone: %t, said %q, want %q: %s", gone, said, c.says, c.why)
@@ -98,24 +91,17 @@ func TestACRDThatDoesNotGo(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(dm, crd).Build())
-	action := actionOn(cl, CleanUpAction)
-	hasty := clocktesting.NewFakeClock(time.Unix(0, 0))
-	go func() {
-		for t.Context().Err() == nil {
-			hasty.Step(time.Second)
-			time.Sleep(time.Millisecond)
-		}
-	}()
 	nudged := map[string]bool{}
-	for range 2 {
-		_, err := runner.Once(t.Context(), cl, dm, action, nil, hasty)
-		var waits *fsm.WaitError
-		if !errors.As(err, &waits) || !strings.Contains(waits.Message, poolCRD) || !strings.Contains(waits.Message, "finalizers") {
-			t.Errorf("it says %v, want that it waits, for what, and what to do", err)
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			_, err := once(t, cl, dm, CleanUpAction, nil)
+			if !isWait(err) || !strings.Contains(err.Error(), poolCRD) || !strings.Contains(err.Error(), "finalizers") {
+				t.Errorf("it says %v, want that it waits, for what, and what to do", err)
+			}
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
+			nudged[crd.Annotations[migrationv1.AnnotationNudgedAt]] = true
 		}
-		must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
-		nudged[crd.Annotations[migrationv1.AnnotationNudgedAt]] = true
-	}
+	})
 	if len(nudged) != 2 || nudged[""] {
 		t.Errorf("the CRD was nudged at %v, want two times", nudged)
 	}
@@ -143,38 +129,18 @@ func TestACRDThatMayNotBeNudged(t *testing.T) {
 	}
 }
 
-// A clean-up that was interrupted goes on: what is going was judged when it was whole.
-func TestUnverifiedIsAboutWhatIsWhole(t *testing.T) {
-	pools, _ := resources.Default().Kind("IPPool")
-	tiers, _ := resources.Default().Kind("Tier")
-	going := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
-	whole := &apiextensionsv1.CustomResourceDefinition{}
-	kind := func(name string, n int64) migrationv1.VerifiedKind {
-		return migrationv1.VerifiedKind{Kind: name, Objects: n, Digest: fmt.Sprint(n)}
-	}
-	held := map[string]copier.V1Kind{"IPPool": {VerifiedKind: kind("IPPool", 1)}, "Tier": {VerifiedKind: kind("Tier", 0)}}
-	verified := map[string]migrationv1.VerifiedKind{"IPPool": kind("IPPool", 2), "Tier": kind("Tier", 2)}
-	got, _ := unverified([]kindCRD{{pools, going}, {tiers, whole}}, held, verified, false)
-	if diff := cmp.Diff([]string(nil), got); diff != "" {
-		t.Errorf("half deleted, and empty (-want +got):\n%s", diff)
-	}
-	got, _ = unverified([]kindCRD{{pools, whole}}, held, verified, false)
-	if diff := cmp.Diff([]string{"IPPool, 1 objects of which 2 were verified"}, got); diff != "" {
-		t.Errorf("less than was verified (-want +got):\n%s", diff)
-	}
-}
-
 // Objects that have gone since, with their namespaces say, are explained, and keep no clean-up: of each that is left it
-// is known whether it was written since.
-func TestFewerObjectsThanVerified(t *testing.T) {
-	sets, _ := resources.Default().Kind("NetworkSet")
+// is known whether it was written since. A clean-up that was interrupted goes on: what is going was judged when it was
+// whole.
+func TestUnverifiedIsAboutWhatIsWhole(t *testing.T) {
 	const name = "NetworkSet"
-	then := migrationv1.VerifiedKind{Kind: name, Objects: 3, Digest: "of three"}
+	sets, _ := resources.Default().Kind(name)
 	for about, c := range map[string]struct {
 		why            string
 		unproved, now  int64
 		since          []string
 		unknown        bool // the lock was cooperative, or an older version has verified
+		going          bool // its CRD is being deleted
 		changed, fewer []string
 	}{
 		"gone with a namespace":  {why: "the two that are left are as they were", now: 2, fewer: []string{"NetworkSet, 2 of 3"}},
@@ -182,13 +148,19 @@ func TestFewerObjectsThanVerified(t *testing.T) {
 		"one for another":        {why: "the number says nothing", now: 3, since: []string{"shop/late"}, changed: []string{"NetworkSet, 3 objects, of which some have changed (written since: shop/late)"}},
 		"nobody knows":           {why: "what is not proved is not deleted", now: 2, unknown: true, changed: []string{"NetworkSet, 2 objects of which 3 were verified"}},
 		"one was altered":        {why: "it may be among those that are left", unproved: 1, now: 2, changed: []string{"NetworkSet, 2 objects of which 3 were verified"}},
+		"altered, all are there": {why: "a waiver is no proof", unproved: 1, now: 4, changed: []string{"NetworkSet, 4 objects of which 3 were verified"}},
 		"another, though no one": {why: "a digest that does not fit is no proof", now: 3, changed: []string{"NetworkSet, 3 objects, of which some have changed"}},
+		"half deleted":           {why: "the clean-up has begun", now: 2, unknown: true, going: true},
+		"all deleted":            {why: "nothing is left to lose", unknown: true},
 	} {
 		t.Run(about, func(t *testing.T) {
-			known := then
-			known.Unproved = c.unproved
-			held := map[string]copier.V1Kind{name: {VerifiedKind: migrationv1.VerifiedKind{Kind: name, Objects: c.now, Digest: "of those"}, Since: c.since}}
-			changed, fewer := unverified([]kindCRD{{sets, &apiextensionsv1.CustomResourceDefinition{}}}, held, map[string]migrationv1.VerifiedKind{name: known}, !c.unknown)
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if c.going {
+				crd.DeletionTimestamp = at(0)
+			}
+			known := migrationv1.VerifiedKind{Kind: name, Objects: 3, Digest: "of three", Unproved: c.unproved}
+			held := copier.V1Kind{VerifiedKind: migrationv1.VerifiedKind{Kind: name, Objects: c.now, Digest: "of those"}, Since: c.since}
+			changed, fewer := unverified([]kindCRD{{sets, crd}}, map[string]copier.V1Kind{name: held}, map[string]migrationv1.VerifiedKind{name: known}, !c.unknown)
 			if diff := cmp.Diff([][]string{c.changed, c.fewer}, [][]string{changed, fewer}); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}

@@ -92,9 +92,7 @@ func TestWhatTheCNIPluginIsTold(t *testing.T) {
 			s := newEffects(newFake().WithObjects(append(c.have, node)...).Build(), Settings{CalicoNamespace: "calico-system"})
 			got := rollout{}
 			install, template, err := s.components.cniTemplateOf(t.Context(), &node.Spec.Template)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			node.ManagedFields, template.changed = written("kubectl-set", rolled, "f:template"), c.changed
 			if install != nil {
 				got.addCNI(node, install, template, c.waived, "waive=cni")
@@ -103,9 +101,7 @@ func TestWhatTheCNIPluginIsTold(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 			findings, err := s.components.cniFollows().Run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			warns := ""
 			for _, f := range findings {
 				warns += f.Message
@@ -147,9 +143,7 @@ func TestCNICommand(t *testing.T) {
 			run := exec.CommandContext(t.Context(), "sh", "-c", sed)
 			run.Stdin = strings.NewReader(c.in)
 			got, err := run.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(c.out, strings.TrimSuffix(string(got), "\n")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -41,11 +40,9 @@ func TestManners(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 			dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadOpen}
-			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
-				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3"}}
 			seen := errors.New("seen")
 			var got atomic.Bool // kinds are listed side by side
-			api := newFake().WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
+			api := newFake().WithStatusSubresource(dm).WithObjects(dm, v3Service(""), lockObject(false)).Build()
 			copies := interceptor.NewClient(api, interceptor.Funcs{
 				List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 					got.Store(inflight.IsLowPriority(ctx))

@@ -43,46 +43,6 @@ func TestIsReady(t *testing.T) {
 	}
 }
 
-func TestLockedCopy(t *testing.T) {
-	gvk := resources.Default().Lock().V3GVK()
-	copyOf := func(spec map[string]any) map[string]any {
-		return map[string]any{
-			"apiVersion": "projectcalico.org/v3", "kind": "ClusterInformation", "spec": spec,
-			"metadata": map[string]any{"name": "default", "annotations": map[string]any{
-				"migration.projectcalico.org/migrated-by": "me", "migration.projectcalico.org/locked-by": "me",
-			}},
-		}
-	}
-	cases := map[string]struct {
-		why  string
-		v1   *unstructured.Unstructured
-		spec map[string]any
-	}{
-		"everything that v1 says": {
-			why: "components read version and GUID from it as soon as v3 is served; labels of v1 are not ours to carry",
-			v1: &unstructured.Unstructured{Object: map[string]any{
-				"metadata": map[string]any{"name": "default", "uid": "u", "resourceVersion": "7", "labels": map[string]any{"a": "b"}},
-				"spec":     map[string]any{"datastoreReady": true, "calicoVersion": "v3.32.0", "clusterGUID": "g"},
-			}},
-			spec: map[string]any{"datastoreReady": false, "calicoVersion": "v3.32.0", "clusterGUID": "g"},
-		},
-		"no v1": {why: "v3 must be locked all the same", spec: map[string]any{"datastoreReady": false}},
-		"no spec": {why: "an empty one is locked, too", v1: &unstructured.Unstructured{Object: map[string]any{}},
-			spec: map[string]any{"datastoreReady": false}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			before := c.v1.DeepCopy()
-			if diff := cmp.Diff(copyOf(c.spec), lockedCopy(c.v1, gvk, "me").Object); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
-			}
-			if diff := cmp.Diff(before, c.v1); diff != "" {
-				t.Errorf("the v1 object was changed (-before +after):\n%s", diff)
-			}
-		})
-	}
-}
-
 // Through the annotation and back: every field that a person or a tool may have set.
 func TestSavedAPIServiceComesBackWhole(t *testing.T) {
 	port, yes := int32(8443), true
@@ -111,13 +71,9 @@ func TestSavedAPIServiceComesBackWhole(t *testing.T) {
 			served.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "operator"}}
 			served.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available}}
 			text, err := saveAPIService(served)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			saved := &apiregistrationv1.APIService{}
-			if err := json.Unmarshal([]byte(text), saved); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(text), saved))
 			created := apiregistrationv1.APIService{}
 			copyOnto(&created, saved)
 			if diff := cmp.Diff(want, created); diff != "" {

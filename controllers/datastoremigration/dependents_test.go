@@ -20,12 +20,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
+
+var tierOwner = metav1.OwnerReference{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}
+
+// ownedBy is an object of somebody else that another one owns.
+func ownedBy(owner metav1.OwnerReference) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{owner}}}
+}
+
+// withDependents are the settings in a cluster that serves these kinds, too.
+func withDependents(kinds ...string) Settings {
+	served := &metav1.APIResourceList{GroupVersion: "v1"}
+	for _, kind := range kinds {
+		served.APIResources = append(served.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list", "patch"}})
+	}
+	return Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{served}}}
+}
+
+// withoutCollector refuses the canary: there is no collector to wait for.
+func withoutCollector(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if _, canary := obj.(*corev1.ConfigMap); canary {
+				return apierrs.NewForbidden(corev1.Resource("configmaps"), obj.GetName(), nil)
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+	})
+}
 
 // Owners come back also where somebody has removed the note of which kinds have lost theirs.
 func TestAttachWithoutTheNote(t *testing.T) {
@@ -34,48 +60,32 @@ func TestAttachWithoutTheNote(t *testing.T) {
 		owner metav1.OwnerReference
 		lost  bool // the note
 	}{
-		"with the note":     {why: "it says where to look", owner: metav1.OwnerReference{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}},
-		"without":           {why: "every kind is looked at", owner: metav1.OwnerReference{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}, lost: true},
+		"with the note":     {why: "it says where to look", owner: tierOwner},
+		"without":           {why: "every kind is looked at", owner: tierOwner, lost: true},
 		"nothing to detach": {why: "an owner of another kind is none of ours", owner: metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}, lost: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
-			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{c.owner}}}
-			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, owned).Build(), interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-					switch obj := obj.(type) {
-					case *v1alpha1.MachineState:
-						return c.Create(ctx, obj, opts...)
-					case *authorizationv1.SelfSubjectAccessReview:
-						obj.Status.Allowed = true
-						return nil
-					}
-					return apierrs.NewForbidden(corev1.Resource("configmaps"), obj.GetName(), nil) // the canary: there is no collector to wait for
-				},
-			})
-			served := preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "patch"}},
-			}}}}
-			actions := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: served}).Actions
+			owned := ownedBy(c.owner)
+			cl := allMayBeDone(withoutCollector(newFake().WithStatusSubresource(dm).WithObjects(dm, owned).Build()))
+			actions := Program(cl, withDependents("ConfigMap")).Actions
 			owners := func() []metav1.OwnerReference {
 				t.Helper()
 				must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(owned), owned))
 				return owned.OwnerReferences
 			}
 			before := owners()
-			if _, err := runner.Once(t.Context(), cl, dm, actions[DetachAction], nil, clock.RealClock{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := runner.Once(t.Context(), cl, dm, actions[DetachAction], nil, clock.RealClock{})
+			must(t, err)
 			if detached := len(owners()) == 0; detached != (c.owner.Kind == "Tier") {
 				t.Fatalf("detached: %t", detached)
 			}
 			if c.lost {
 				must(t, client.IgnoreNotFound(cl.Delete(t.Context(), onceState(dm.UID, detachedKindsKey, ""))))
 			}
-			if _, err := runner.Once(t.Context(), cl, dm, actions["AttachDependents"], nil, clock.RealClock{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err = runner.Once(t.Context(), cl, dm, actions["AttachDependents"], nil, clock.RealClock{})
+			must(t, err)
 			if diff := cmp.Diff(before, owners()); diff != "" {
 				t.Errorf("owners afterwards (-want +got): %s\n%s", c.why, diff)
 			}
@@ -107,29 +117,19 @@ func TestAKindOnRecordThatIsNotServed(t *testing.T) {
 			if c.waived {
 				dm.Annotations = map[string]string{migrationv1.AnnotationWaive: dependentsCheck + "@u"}
 			}
-			owner := metav1.OwnerReference{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}
-			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{owner}}}
+			owned := ownedBy(tierOwner)
 			noted := &copier.Meta{ObjectMeta: owned.ObjectMeta}
 			must(t, resources.DetachOwners(noted, dm.UID))
 			owned.ObjectMeta = noted.ObjectMeta
-			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, owned, onceState(dm.UID, detachedKindsKey, c.record)).Build(), interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-					if _, canary := obj.(*corev1.ConfigMap); canary {
-						return apierrs.NewForbidden(corev1.Resource("configmaps"), obj.GetName(), nil) // there is no collector to wait for
-					}
-					return c.Create(ctx, obj, opts...)
-				},
+			cl := withoutCollector(interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, owned, onceState(dm.UID, detachedKindsKey, c.record)).Build(), interceptor.Funcs{
 				List: func(ctx context.Context, cl client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					if list.GetObjectKind().GroupVersionKind().Version == "v0" {
 						return c.answer
 					}
 					return cl.List(ctx, list, opts...)
 				},
-			})
-			served := preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "patch"}},
-			}}}}
-			attach := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: served}).Actions["AttachDependents"]
+			}))
+			attach := Program(cl, withDependents("ConfigMap")).Actions["AttachDependents"]
 			_, err := runner.Once(t.Context(), cl, dm, attach, nil, clock.RealClock{})
 			if (err != nil) != (c.says != "") || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("it says %v, want %q: %s", err, c.says, c.why)
@@ -147,7 +147,7 @@ func TestAKindOnRecordThatIsNotServed(t *testing.T) {
 // By default nobody may list everything. Then what may be listed is protected, the rest is not asked for and named, and
 // a person decides whether that matters.
 func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
-	failure := "this account may not list *.* (needed by DetachDependents): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: secrets"
+	failure := "failure: this account may not list *.* (needed by DetachDependents): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: secrets"
 	cases := map[string]struct {
 		why  string
 		may  []string // list, as "resource.group"
@@ -160,25 +160,10 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
-			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings",
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}}}}
+			owned := ownedBy(tierOwner)
 			cl := mayList(t, c.may, newFake().WithStatusSubresource(dm).WithObjects(dm, owned).Build())
-			listed := metav1.Verbs{"list", "patch"}
-			settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: listed}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: listed},
-			}}}}}
-			findings, err := newEffects(cl, settings).dependents.canBeProtected().Run(t.Context())
-			must(t, err)
-			var got []string
-			for _, f := range findings {
-				if f.Level != check.Failure {
-					t.Errorf("%s: %s", f.Level, f)
-				}
-				got = append(got, f.Message)
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
-			}
+			settings := withDependents("ConfigMap", "Secret")
+			wantFindings(t, c.why, newEffects(cl, settings).dependents.canBeProtected(), c.want)
 			detach := func() error {
 				_, err := runner.Once(t.Context(), cl, dm, Program(cl, settings).Actions[DetachAction], nil, clock.RealClock{})
 				return err

@@ -3,9 +3,8 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,7 +24,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -45,11 +42,8 @@ type before struct {
 func (b before) build(ctx context.Context, c client.Client, n int) (*migration, error) {
 	registry := resources.Default()
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("migration-%d", n), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n))}}
-	svc := &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, Labels: map[string]string{"a": "b"}},
-		Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", GroupPriorityMinimum: 1500, VersionPriority: 200,
-			Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}},
-	}
+	svc := v3Service("calico-api")
+	svc.Labels, svc.Spec.GroupPriorityMinimum, svc.Spec.VersionPriority = map[string]string{"a": "b"}, 1500, 200
 	note := ""
 	if b.parked {
 		note, _ = saveAPIService(svc) // a plain value
@@ -102,6 +96,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 		action string
 		before before
 		with   fsm.Params
+		clock  clock.WithTickerAndDelayedExecution // nil: the kit's own, which stands still
 		writes []string
 	}{
 		"lock v1": {action: "LockV1", before: before{v1: &open}, writes: []string{"patch ClusterInformation", "patch status of DatastoreMigration"}},
@@ -121,28 +116,28 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"forget it":               {action: "DeleteDisabledAPIService", before: before{parked: true}, writes: []string{"delete APIService", "patch MachineState"}},
 		"forget the v3 lock":      {action: "RemoveMigrationAnnotations", before: before{v3: &closed}, writes: []string{"patch ClusterInformation"}},
 		"nothing of it to forget": {action: "RemoveMigrationAnnotations", before: before{v3: &open}},
-		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
+		"delete CRDs of v1": {action: "DeleteV1CRDs", clock: clock.RealClock{}, before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
 			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			n := 0
-			covered := runnertest.Idempotent(t, runnertest.Case[*migration]{
-				Client: allMayBeDone(newFake().WithStatusSubresource(&migration{}).Build()),
-				Setup: func(ctx context.Context, cl client.Client) (*migration, error) {
-					n++
-					return c.before.build(ctx, cl, n)
-				},
-				Action: func(cl client.Client) runner.Action[*migration] {
-					return actionOn(cl, c.action)
-				},
-				With:     func(*migration) fsm.Params { return c.with },
-				Progress: []string{"status.message"},
-				Clock:    clockOf(c.action),
+			synctest.Test(t, func(t *testing.T) { // in which the step that waits between deletions does so at once
+				n := 0
+				covered := runnertest.Idempotent(t, runnertest.Case[*migration]{
+					Client: allMayBeDone(newFake().WithStatusSubresource(&migration{}).Build()),
+					Setup: func(ctx context.Context, cl client.Client) (*migration, error) {
+						n++
+						return c.before.build(ctx, cl, n)
+					},
+					Action:   func(cl client.Client) runner.Action[*migration] { return actionOn(cl, c.action) },
+					With:     func(*migration) fsm.Params { return c.with },
+					Progress: []string{"status.message"},
+					Clock:    c.clock,
+				})
+				if diff := cmp.Diff(c.writes, covered.Writes); diff != "" {
+					t.Errorf("writes of the undisturbed run (-want +got):\n%s", diff)
+				}
 			})
-			if diff := cmp.Diff(c.writes, covered.Writes); diff != "" {
-				t.Errorf("writes of the undisturbed run (-want +got):\n%s", diff)
-			}
 		})
 	}
 }
@@ -160,18 +155,15 @@ func actionOn(c client.Client, name string) runner.Action[*migration] {
 	return underShipped(Program(c, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[name])
 }
 
-var boundOnce = sync.OnceValue(func() *fsm.Machine {
-	data, _ := fs.ReadFile(phases.Files, MachineName+".yaml") // another test tells what is wrong with it
-	def, _ := fsm.Load(MachineName+".yaml", data)
-	m, _ := fsm.Bind(def, Bindings())
-	return m
-})
-
 // underShipped is an action as the shipped machine calls it: runner.Once has none.
 func underShipped(a runner.Action[*migration]) runner.Action[*migration] {
 	do := a.Do
 	a.Do = func(ctx context.Context, sc *scope) (outputs, error) {
-		sc.Machine = boundOnce()
+		files, err := bound()
+		if err != nil {
+			return nil, err
+		}
+		sc.Machine = files["shipped"]
 		return do(ctx, sc)
 	}
 	return a
@@ -197,13 +189,4 @@ func allMayBeDone(c client.WithWatch) client.WithWatch {
 			return c.Create(ctx, obj, opts...)
 		},
 	})
-}
-
-// clockOf is the real one for the step that waits by itself, between deletions;
-// the kit's own stands still.
-func clockOf(action string) clock.WithTickerAndDelayedExecution {
-	if action == "DeleteV1CRDs" {
-		return clock.RealClock{}
-	}
-	return nil
 }

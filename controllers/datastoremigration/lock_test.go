@@ -14,76 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
-func TestLockIsFree(t *testing.T) {
-	cases := map[string]struct {
-		why            string
-		locked         bool
-		holder, asking types.UID
-		want           []string
-	}{
-		"open":          {why: "nobody is in the way"},
-		"our own":       {why: "a migration comes back to Pending with its lock", locked: true, holder: "known", asking: "known"},
-		"another's":     {why: "two would open it for each other", locked: true, holder: "known", asking: "other", want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by "known"`}},
-		"a person asks": {why: "v1 stays locked for good after a migration: helm test is not to fail for it", locked: true, holder: "known", want: []string{"info: v1 is locked by DatastoreMigration v1-to-v3"}},
-		"of one that is gone": {why: "nobody will open it", locked: true, holder: "gone", want: []string{
-			"failure: v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID gone: its finalizer was removed by hand, so nothing released what it held"}},
-		"by a person": {why: "with kubectl phasegate lock", locked: true, holder: "kubectl phasegate lock: admin at 9", want: []string{"failure: v1 ClusterInformation has datastoreReady=false: a person closed it (kubectl phasegate lock: admin at 9)"}},
-		"by hand":     {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			registry := resources.Default()
-			info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": !c.locked}}}
-			info.SetGroupVersionKind(registry.Lock().V1GVK())
-			info.SetName(clusterInformationName)
-			if c.holder != "" {
-				info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(c.holder)})
-			}
-			objects := []client.Object{info, &migration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3", UID: "known"}}}
-			s := newEffects(newFake().WithObjects(objects...).Build(), Settings{Registry: registry})
-			var asking *migration
-			if c.asking != "" {
-				asking = &migration{ObjectMeta: metav1.ObjectMeta{UID: c.asking}}
-			}
-			findings, err := s.preflight.lockIsFree(asking).Run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, f := range findings {
-				got = append(got, string(f.Level)+": "+f.Message)
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
-			}
-		})
-	}
-}
-
 // The fence heeds the note of who has locked v1, and lets everybody pass where that is gone.
 func TestALockWithoutItsNote(t *testing.T) {
 	cases := map[migrationv1.LockMode]struct{ why, want string }{
-		migrationv1.LockCooperative: {why: "Calico's components drop the note when they write the object", want: "stands"},
+		migrationv1.LockCooperative: {why: "Calico's components drop the note when they write the object"},
 		migrationv1.LockEnforced:    {why: "nobody else could write it, and now everybody can", want: "LockBroken"},
 	}
 	for mode, c := range cases {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Status: migrationv1.DatastoreMigrationStatus{Lock: &migrationv1.Lock{Mode: mode}}}
-			got, err := "stands", s.v1Lock.lockStands(t.Context(), &scope{Object: dm})
-			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
-				got = terminal.Reason
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if got != c.want {
-				t.Errorf("it %s, want %s: %s", got, c.want, c.why)
+			if got := endedFor(t, s.v1Lock.lockStands(t.Context(), &scope{Object: dm})); got != c.want {
+				t.Errorf("it ends for %q, want %q: %s", got, c.want, c.why)
 			}
 		})
 	}
@@ -117,10 +67,8 @@ func TestWhileLocked(t *testing.T) {
 				}
 				return nil, nil
 			})(t.Context(), sc)
-			if terminal, is := errors.AsType[*fsm.TerminalError](err); is {
-				got = terminal.Reason
-			} else if err != nil {
-				t.Fatal(err)
+			if reason := endedFor(t, err); reason != "" {
+				got = reason
 			}
 			if got != c.want {
 				t.Errorf("the step %s, want %s: %s", got, c.want, c.why)
@@ -140,17 +88,17 @@ func TestLongStepsEndWithTheLock(t *testing.T) {
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 		_, err := actions[name].Do(t.Context(), sc)
-		var terminal *fsm.TerminalError
-		if !errors.As(err, &terminal) || terminal.Reason != "LockDeadline" {
+		if endedFor(t, err) != "LockDeadline" {
 			t.Errorf("%s answers %v, want LockDeadline: v1 would stay closed for as long as it takes", name, err)
 		}
 	}
 }
 
-// The lock of v3 is a copy of v1's. Whoever else has it keeps it, but for a migration that is gone.
+// The lock of v3 is a copy of v1's, with all that components read from it, and without what is v1's alone. Whoever else has
+// it keeps it, but for a migration that is gone.
 func TestCloseV3(t *testing.T) {
 	const me, other = types.UID("me"), types.UID("other")
-	registry := resources.Default()
+	lock := resources.Default().Lock()
 	side := func(gvk schema.GroupVersionKind, created, locked types.UID, spec map[string]any) *unstructured.Unstructured {
 		info := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		info.SetGroupVersionKind(gvk)
@@ -165,52 +113,51 @@ func TestCloseV3(t *testing.T) {
 		return info
 	}
 	closed := func(created, locked types.UID) *unstructured.Unstructured {
-		return side(registry.Lock().V3GVK(), created, locked, map[string]any{"datastoreReady": false, "clusterGUID": "of v3"})
+		return side(lock.V3GVK(), created, locked, map[string]any{"datastoreReady": false, "clusterGUID": "of v3"})
 	}
-	whole := side(registry.Lock().V3GVK(), me, me, map[string]any{"datastoreReady": false, "clusterGUID": "of v1"})
+	v1 := side(lock.V1GVK(), "", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v1", "calicoVersion": "v3.32.0"})
+	v1.SetLabels(map[string]string{"a": "b"})
+	silent := side(lock.V1GVK(), "", "", map[string]any{})
+	delete(silent.Object, "spec")
+	whole := side(lock.V3GVK(), me, me, map[string]any{"datastoreReady": false, "clusterGUID": "of v1", "calicoVersion": "v3.32.0"})
+	bare := side(lock.V3GVK(), me, me, map[string]any{"datastoreReady": false})
 	cases := map[string]struct {
 		why    string
-		v3     *unstructured.Unstructured
+		v1, v3 *unstructured.Unstructured
 		want   *unstructured.Unstructured
 		refuse string
 	}{
-		"none":                        {why: "it is created closed", want: whole},
-		"our own":                     {why: "v1 has changed since it was copied ahead", v3: closed(me, me), want: whole},
-		"of a migration that is gone": {why: "nobody would ever open it, or delete it", v3: closed("gone", "gone"), want: whole},
-		"of another migration":        {why: "it is at work", v3: closed(other, other), want: closed(other, other), refuse: "AlreadyLocked"},
-		"of a person": {why: "a migration that is gone made it, and somebody closed it again",
+		"none":                        {why: "it is created closed", v1: v1, want: whole},
+		"nor v1":                      {why: "v3 must be closed all the same", want: bare},
+		"v1 says nothing":             {why: "an empty one is closed, too", v1: silent, want: bare},
+		"our own":                     {why: "v1 has changed since it was copied ahead", v1: v1, v3: closed(me, me), want: whole},
+		"of a migration that is gone": {why: "nobody would ever open it, or delete it", v1: v1, v3: closed("gone", "gone"), want: whole},
+		"of another migration":        {why: "it is at work", v1: v1, v3: closed(other, other), want: closed(other, other), refuse: "AlreadyLocked"},
+		"of a person": {why: "a migration that is gone made it, and somebody closed it again", v1: v1,
 			v3: closed("gone", "kubectl phasegate lock: admin"), want: closed("gone", "kubectl phasegate lock: admin"), refuse: "AlreadyLocked"},
-		"of nobody": {why: "no note tells who closed it", v3: closed("", ""), want: closed("", ""), refuse: "AlreadyLocked"},
-		"open": {why: "it was there before, and is to be there afterwards",
-			v3:   side(registry.Lock().V3GVK(), "gone", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v3"}),
+		"of nobody": {why: "no note tells who closed it", v1: v1, v3: closed("", ""), want: closed("", ""), refuse: "AlreadyLocked"},
+		"open": {why: "it was there before, and is to be there afterwards", v1: v1,
+			v3:   side(lock.V3GVK(), "gone", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v3"}),
 			want: closed("gone", me)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{
-				side(registry.Lock().V1GVK(), "", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v1"}),
-				&migration{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: other}},
+			objects := []client.Object{&migration{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: other}}}
+			for _, info := range []*unstructured.Unstructured{c.v1, c.v3} {
+				if info != nil {
+					objects = append(objects, info.DeepCopy())
+				}
 			}
-			if c.v3 != nil {
-				objects = append(objects, c.v3)
-			}
-			s := newEffects(newFake().WithObjects(objects...).Build(), Settings{Registry: registry})
-			err := s.v3Lock.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
-			refused := ""
-			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
-				refused = terminal.Reason
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if refused != c.refuse {
+			s := newEffects(newFake().WithObjects(objects...).Build(), Settings{Registry: resources.Default()})
+			err := s.v3Lock.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, lock.V3GVK())
+			if refused := endedFor(t, err); refused != c.refuse {
 				t.Errorf("%s: want reason %q, got %v", c.why, c.refuse, err)
 			}
-			got, err := s.clusterInformation(t.Context(), registry.Lock().V3GVK())
+			got, err := s.clusterInformation(t.Context(), lock.V3GVK())
 			if err != nil || got == nil {
 				t.Fatalf("%v, %v", got, err)
 			}
 			got.SetResourceVersion("")
-			c.want.SetResourceVersion("")
 			if diff := cmp.Diff(c.want.Object, got.Object); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
@@ -218,10 +165,20 @@ func TestCloseV3(t *testing.T) {
 	}
 }
 
+// endedFor is the reason of an error that ends a step for good, and empty where it succeeds.
+func endedFor(t *testing.T, err error) string {
+	t.Helper()
+	terminal, is := errors.AsType[*fsm.TerminalError](err)
+	if !is {
+		must(t, err)
+		return ""
+	}
+	return terminal.Reason
+}
+
 // v3 is open when UnlockV3 has succeeded at the point of no return; and nobody else's lock is taken off on the way back.
 func TestOpenV3(t *testing.T) {
 	const me = types.UID("me")
-	registry := resources.Default()
 	cases := map[string]struct {
 		why             string
 		created, holder types.UID
@@ -241,10 +198,7 @@ func TestOpenV3(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			gvk := registry.Lock().V3GVK()
-			info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": c.open}}}
-			info.SetGroupVersionKind(gvk)
-			info.SetName(clusterInformationName)
+			info := lockObject(c.open)
 			info.SetAnnotations(map[string]string{migrationv1.AnnotationMigratedBy: string(c.created), migrationv1.AnnotationLockedBy: string(c.holder)})
 			if got := decideUnlock(info, me, c.keep); got != c.want {
 				t.Errorf("%s, want %s: %s", got, c.want, c.why)
@@ -279,6 +233,53 @@ func TestAJumpOfTheClockUnderTheLock(t *testing.T) {
 			}
 			if believeLock(dm, c.now) {
 				t.Errorf("%s: a second look changes it again", c.why)
+			}
+		})
+	}
+}
+
+// The end of a lock is counted from the moment at which v1 was closed, also where the process that closed it has died before it
+// could say so. A lock that never came about has no end yet.
+func TestALockEndsAfterACrash(t *testing.T) {
+	const limit, down = 30 * time.Minute, 20 * time.Minute
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		why    string
+		closes bool // the write that the process dies at
+		want   time.Time
+	}{
+		"right after the write":  {why: "v1 has been closed for 20 minutes by then", closes: true, want: begin.Add(limit)},
+		"right before the write": {why: "v1 was open until now", want: begin.Add(down + limit)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "me"}}
+			world := newFake().WithStatusSubresource(dm).WithObjects(dm, lockObject(true)).Build()
+			clock := clocktesting.NewFakeClock(begin)
+			died := errors.New("died")
+			dying := interceptor.NewClient(world, interceptor.Funcs{Patch: func(ctx context.Context, cl client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if obj.GetName() != clusterInformationName {
+					return cl.Patch(ctx, obj, patch, opts...)
+				}
+				if c.closes {
+					return errors.Join(died, cl.Patch(ctx, obj, patch, opts...))
+				}
+				return died
+			}})
+			with := fsm.Params{"deadline": limit.String()}
+			lock := func(cl client.WithWatch) (*migration, error) {
+				live := &migration{}
+				must(t, cl.Get(t.Context(), types.NamespacedName{Name: dm.Name}, live))
+				_, err := runner.Once(t.Context(), cl, live, actionOn(cl, "LockV1"), with, clock)
+				return live, err
+			}
+			if _, err := lock(dying); !errors.Is(err, died) {
+				t.Fatalf("%v, want it to die", err)
+			}
+			clock.Step(down)
+			after, err := lock(world)
+			must(t, err)
+			if lock := after.Status.Lock; lock == nil || lock.Deadline == nil || !lock.Deadline.Time.Equal(c.want) {
+				t.Errorf("lock %+v, want it to end at %s: %s", lock, c.want, c.why)
 			}
 		})
 	}

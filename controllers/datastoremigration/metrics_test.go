@@ -34,9 +34,7 @@ func newGauge() *gauge {
 func (g *gauge) shows(t *testing.T, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := g.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shown := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -221,9 +219,7 @@ func TestBuckets(t *testing.T) {
 	g.duration.Observe(1)
 	g.typeDuration.WithLabelValues("Tier").Observe(1)
 	families, err := g.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[string][]float64{}
 	for _, f := range families {
 		for _, b := range f.GetMetric()[0].GetHistogram().GetBucket() {

@@ -4,21 +4,15 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -65,14 +59,12 @@ func TestAMigrationAfterTheMigration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "22222222-2222-2222-2222-222222222222"}}
 			dm.Spec.Type = migrationv1.APIServerToCRDs
-			machine, diags := fsm.Bind(shipped(t), Bindings())
-			must(t, diags.Err())
 			if c.finalizer {
-				dm.Finalizers = []string{machine.Finalizer()}
+				dm.Finalizers = []string{shippedMachine(t).Finalizer()}
 			}
-			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName}, Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: resources.V3Version}}
+			svc := v3Service("")
 			if c.aggregated {
-				svc.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}
+				svc = v3Service("calico-api")
 			}
 			objs := []client.Object{dm, svc}
 			if c.v1CRDs {
@@ -85,9 +77,7 @@ func TestAMigrationAfterTheMigration(t *testing.T) {
 				objs = append(objs, info("v3", c.v3))
 			}
 			cl := newFake().WithStatusSubresource(dm).WithObjects(objs...).Build()
-			r := &runner.Reconciler[*migration]{Client: cl, Machine: func() *fsm.Machine { return machine }, Clock: clock.RealClock{},
-				Program:  Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}),
-				Recorder: events.NewFakeRecorder(100), Metrics: runner.NewMetrics(prometheus.NewRegistry())}
+			r := newReconciler(t, cl)
 			first := ""
 			for range 3 { // created; the finalizer, if any; the first phase after Pending
 				_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(dm)})
@@ -132,7 +122,7 @@ func TestCleanUpAfterAnEarlierMigration(t *testing.T) {
 			}
 			cl := newFake().WithStatusSubresource(dm).WithObjects(objs...).Build()
 			for _, action := range []string{"RemoveWriteBlock", "RemoveMigrationAnnotations", "RemoveWriteBlock", "RemoveMigrationAnnotations"} {
-				_, err := runner.Once(t.Context(), cl, dm, actionOn(cl, action), nil, clock.RealClock{})
+				_, err := once(t, cl, dm, action, nil)
 				must(t, err)
 			}
 			for _, obj := range noted {

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"io/fs"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,28 +12,34 @@ import (
 	"github.com/phasegate/phasegate/test/support/renamed"
 )
 
-// files are the shipped machine, and the same with other names of phases, steps, effects and
+// bound are the shipped machine, and the same with other names of phases, steps, effects and
 // reasons: Go has to do the same with both.
-func files(t *testing.T) map[string]*fsm.Machine {
-	t.Helper()
+var bound = sync.OnceValues(func() (map[string]*fsm.Machine, error) {
 	data, err := fs.ReadFile(phases.Files, MachineName+".yaml")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	other, err := renamed.File(data)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	all := map[string]*fsm.Machine{}
 	for name, text := range map[string][]byte{"shipped": data, "renamed": other} {
 		def, diags := fsm.Load(name+".yaml", text)
 		if err := diags.Err(); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			return nil, err
 		}
 		if all[name], diags = fsm.Bind(def, Bindings()); diags.Err() != nil {
-			t.Fatalf("%s: %v", name, diags.Err())
+			return nil, diags.Err()
 		}
 	}
+	return all, nil
+})
+
+func files(t *testing.T) map[string]*fsm.Machine {
+	t.Helper()
+	all, err := bound()
+	must(t, err)
 	return all
 }
 

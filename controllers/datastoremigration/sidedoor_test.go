@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,15 +43,15 @@ func TestADoorThatSticksKeepsNoOtherOpen(t *testing.T) {
 		},
 	}).Build()
 	s := newEffects(c, Settings{Registry: resources.Default()})
-	if _, err := s.door.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
-		t.Errorf("it says %v, want the one that sticks", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := s.door.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
+			t.Errorf("it says %v, want the one that sticks", err)
+		}
+	})
 	var open []string
 	for _, obj := range crds {
 		crd, err := s.crd(t.Context(), obj.GetName())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if sidedoor.Has(crd) {
 			open = append(open, crd.Name)
 		}

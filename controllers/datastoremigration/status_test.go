@@ -42,78 +42,57 @@ func TestDecorate(t *testing.T) {
 			ObservedGeneration: 4, LastTransitionTime: *at(0)}
 	}
 	one := []migrationv1.Conflict{{Kind: "NetworkPolicy", Namespace: "shop", Name: "web"}}
-	cases := map[string]struct {
-		why      string
-		in, want status
-	}{
-		"nothing to say": {
-			why: "a new object gets no field that says nothing",
-		},
-		"locked": {
-			why:  "the time of the lock stays as long as the ledger holds it",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
-			want: status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
-		},
-		"unlocked": {
-			why:  "a time of locking on an open datastore alarms people, and would let a later release open a lock of somebody else",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Aborting", EnteredAt: sinceMicro(), Held: v1alpha1.Held("apiService")}},
-			want: status{Machine: machine{Phase: "Aborting", EnteredAt: sinceMicro(), Held: v1alpha1.Held("apiService")}},
-		},
-		"complete": {
-			why:  "the time is that of the transition, not of this write",
-			in:   status{Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-		},
-		"complete, v1 still locked": {
-			why:  "v1 stays locked for good; nobody waits for it, and a time of locking would say so",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-		},
-		"complete for long": {
-			why:  "it was completed once",
-			in:   status{CompletedAt: at(-time.Hour), Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-			want: status{CompletedAt: at(-time.Hour), Machine: machine{Phase: "Complete", EnteredAt: sinceMicro()}},
-		},
-		"one conflict": {
-			why: "the condition names an object, so that kubectl wait and describe are enough to begin",
-			in:  status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", EnteredAt: sinceMicro()}},
-			want: status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", EnteredAt: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 object differs between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; status.conflicts lists all, `kubectl phasegate conflicts` has the commands")}},
-		},
-		"more conflicts than listed": {
-			why: "the list is bounded: a reader must not take it for all",
-			in:  status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{EnteredAt: sinceMicro()}},
-			want: status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{EnteredAt: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3: edit or delete one side; status.conflicts lists 1 of them, `kubectl phasegate conflicts` lists all and has the commands")}},
-		},
-		"conflicts resolved": {
-			why:  "a condition that is over goes",
-			in:   status{ObservedGeneration: 4, Conditions: []metav1.Condition{conflict("ResourceMismatch", "")}, Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro()}},
-			want: status{ObservedGeneration: 4, Conditions: []metav1.Condition{}, Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro()}},
-		},
-		"failed": {
-			why: "the cause is that of the rollback, not that of its end",
-			in:  status{ObservedGeneration: 4, Machine: machine{Phase: "Failed", EnteredAt: sinceMicro(), History: failure}},
-			want: status{ObservedGeneration: 4, Machine: machine{Phase: "Failed", EnteredAt: sinceMicro(), History: failure},
-				Conditions: []metav1.Condition{failed}},
-		},
-		"retried": {
-			why:  "history keeps the failure, the conditions are about now",
-			in:   status{ObservedGeneration: 4, Conditions: []metav1.Condition{failed}, Machine: machine{Phase: "Pending", EnteredAt: sinceMicro(), History: failure}},
-			want: status{ObservedGeneration: 4, Conditions: []metav1.Condition{}, Machine: machine{Phase: "Pending", EnteredAt: sinceMicro(), History: failure}},
-		},
-		"edited by hand": {
-			why:  "a status that lost a field must not bring the manager down",
-			in:   status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}},
-			want: status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}},
-		},
+	in := func(phase string, held ...string) machine {
+		return machine{Phase: phase, EnteredAt: sinceMicro(), Held: v1alpha1.Held(held...)}
 	}
-	machines := files(t)
+	cases := map[string]struct {
+		why    string
+		in     status
+		become func(*status) // nil: it stays as it is
+	}{
+		"nothing to say": {why: "a new object gets no field that says nothing"},
+		"locked": {why: "the time of the lock stays as long as the ledger holds it",
+			in: status{DatastoreLockedAt: at(-time.Minute), Machine: in("Migrating", "v1Lock")}},
+		"unlocked": {why: "a time of locking on an open datastore alarms people, and would let a later release open a lock of somebody else",
+			in:     status{DatastoreLockedAt: at(-time.Minute), Machine: in("Aborting", "apiService")},
+			become: func(s *status) { s.DatastoreLockedAt = nil }},
+		"complete": {why: "the time is that of the transition, not of this write",
+			in:     status{Machine: in("Complete")},
+			become: func(s *status) { s.CompletedAt = at(0) }},
+		"complete, v1 still locked": {why: "v1 stays locked for good; nobody waits for it, and a time of locking would say so",
+			in:     status{DatastoreLockedAt: at(-time.Minute), Machine: in("Complete")},
+			become: func(s *status) { s.DatastoreLockedAt, s.CompletedAt = nil, at(0) }},
+		"complete for long": {why: "it was completed once", in: status{CompletedAt: at(-time.Hour), Machine: in("Complete")}},
+		"one conflict": {why: "the condition names an object, so that kubectl wait and describe are enough to begin",
+			in: status{ObservedGeneration: 4, Conflicts: one, Machine: in("WaitingForConflictResolution")},
+			become: func(s *status) {
+				s.Conditions = []metav1.Condition{conflict("ResourceMismatch", "1 object differs between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; status.conflicts lists all, `kubectl phasegate conflicts` has the commands")}
+			}},
+		"more conflicts than listed": {why: "the list is bounded: a reader must not take it for all",
+			in: status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: in("")},
+			become: func(s *status) {
+				s.Conditions = []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3: edit or delete one side; status.conflicts lists 1 of them, `kubectl phasegate conflicts` lists all and has the commands")}
+			}},
+		"conflicts resolved": {why: "a condition that is over goes",
+			in:     status{ObservedGeneration: 4, Conditions: []metav1.Condition{conflict("ResourceMismatch", "")}, Machine: in("Migrating")},
+			become: func(s *status) { s.Conditions = []metav1.Condition{} }},
+		"failed": {why: "the cause is that of the rollback, not that of its end",
+			in:     status{ObservedGeneration: 4, Machine: machine{Phase: "Failed", EnteredAt: sinceMicro(), History: failure}},
+			become: func(s *status) { s.Conditions = []metav1.Condition{failed} }},
+		"retried": {why: "history keeps the failure, the conditions are about now",
+			in:     status{ObservedGeneration: 4, Conditions: []metav1.Condition{failed}, Machine: machine{Phase: "Pending", EnteredAt: sinceMicro(), History: failure}},
+			become: func(s *status) { s.Conditions = []metav1.Condition{} }},
+		"edited by hand": {why: "a status that lost a field must not bring the manager down",
+			in: status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}}},
+	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			for file, m := range machines {
+			for file, m := range files(t) {
 				dm := as(file, &migration{Status: c.in})
-				want := as(file, &migration{Status: c.want}).Status
+				want := dm.DeepCopy().Status
+				if c.become != nil {
+					c.become(&want)
+				}
 				for i, cond := range want.Conditions {
 					if cond.Type == migrationv1.ConditionFailed && file == "renamed" {
 						want.Conditions[i].Message = renamed.Prefix + cond.Message

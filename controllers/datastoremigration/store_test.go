@@ -75,9 +75,7 @@ func TestHandingOverWaitsForRoom(t *testing.T) {
 	}))
 	defer server.Close()
 	api, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newEffects(nil, Settings{Registry: resources.Default(), Discovery: api, StoreQuota: 20 * mebibyte}) // no client: nothing is written
 	_, err = s.door.handOverFields(t.Context(), &scope{Object: &migration{}, Clock: clock.RealClock{}})
 	if !isWait(err) || !strings.Contains(err.Error(), "etcd has 19 MiB of a quota of 20 MiB, and at most 90 % may be used") {

@@ -2,12 +2,23 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
+
+// thereAndBack is a value's JSON, and what is read from that.
+func thereAndBack[T any](t *testing.T, value T) (text any, back T) {
+	t.Helper()
+	data := []byte(mustJSON(t, value))
+	if err := errors.Join(json.Unmarshal(data, &text), json.Unmarshal(data, &back)); err != nil {
+		t.Fatalf("not read back: %v: %s", err, data)
+	}
+	return text, back
+}
 
 func TestBlockedIsOneLine(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -21,16 +32,8 @@ func TestBlockedIsOneLine(t *testing.T) {
 		"no place": {"another program may write it so", v1alpha1.BlockedWays{{Guard: "guards.night", Value: "day"}}, "guards.night; seen: day"},
 		"several":  {"two exits", v1alpha1.BlockedWays{{To: "A", Guard: "x || y"}, {To: "B", Guard: "z", Value: "z = 1"}}, "→ A: x || y | → B: z; seen: z = 1"},
 	} {
-		data, err := json.Marshal(c.ways)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var line string
-		var back v1alpha1.BlockedWays
-		if json.Unmarshal(data, &line) != nil || json.Unmarshal(data, &back) != nil {
-			t.Fatalf("%s: not read back: %s", name, data)
-		}
-		if diff := cmp.Diff(c.want, line) + cmp.Diff(any(c.want), c.ways.ToUnstructured()); diff != "" {
+		line, back := thereAndBack(t, c.ways)
+		if diff := cmp.Diff(any(c.want), line) + cmp.Diff(any(c.want), c.ways.ToUnstructured()); diff != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, diff)
 		}
 		if diff := cmp.Diff([]v1alpha1.Blocked(c.ways), []v1alpha1.Blocked(back), plain); diff != "" {
@@ -82,13 +85,7 @@ func TestDeletionIsOneLine(t *testing.T) {
 		"going on":   {"it has begun", v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}, "going on"},
 		"blocked":    {"a person must act", v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: "until its state is recovered"}, "blocked: until its state is recovered"},
 	} {
-		text := mustJSON(t, c.does)
-		var line string
-		var back v1alpha1.DeletionStatus
-		if json.Unmarshal([]byte(text), &line) != nil || json.Unmarshal([]byte(text), &back) != nil {
-			t.Fatalf("%s: not read back: %s", name, text)
-		}
-		if line != c.want || back != c.does {
+		if line, back := thereAndBack(t, c.does); line != c.want || back != c.does {
 			t.Errorf("%s: %s: %q, want %q; read back %#v", name, c.why, line, c.want, back)
 		}
 	}

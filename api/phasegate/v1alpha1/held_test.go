@@ -25,16 +25,9 @@ func TestHeldEffectIsOneLine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.held.String()); diff != "" {
+			line, back := thereAndBack(t, tc.held)
+			if diff := cmp.Diff(tc.want, tc.held.String()) + cmp.Diff(any(tc.want), line); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
-			}
-			data, err := json.Marshal(tc.held)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var back v1alpha1.HeldEffect
-			if err := json.Unmarshal(data, &back); err != nil {
-				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.held, back); diff != "" {
 				t.Errorf("%s: read back (-want +got):\n%s", tc.why, diff)
@@ -77,23 +70,13 @@ func TestHeldEffectsAreFewLines(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			data, err := json.Marshal(tc.held)
-			if err != nil {
+			got, back := thereAndBack(t, tc.held)
+			var want any
+			if err := json.Unmarshal([]byte(tc.want), &want); err != nil {
 				t.Fatal(err)
 			}
-			want, got := any(nil), any(nil)
-			if json.Unmarshal([]byte(tc.want), &want) != nil || json.Unmarshal(data, &got) != nil {
-				t.Fatal("no JSON")
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
-			}
-			if diff := cmp.Diff(want, tc.held.ToUnstructured()); diff != "" {
-				t.Errorf("%s: without JSON (-want +got):\n%s", tc.why, diff)
-			}
-			var back v1alpha1.HeldEffects
-			if err := json.Unmarshal(data, &back); err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(want, got) + cmp.Diff(want, tc.held.ToUnstructured()); diff != "" {
+				t.Errorf("%s, also without JSON (-want +got):\n%s", tc.why, diff)
 			}
 			if diff := cmp.Diff(tc.held, back); diff != "" {
 				t.Errorf("%s: read back (-want +got):\n%s", tc.why, diff)

@@ -58,16 +58,9 @@ func TestTransitionIsOneLine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, tc.t.String()); diff != "" {
+			line, back := thereAndBack(t, tc.t)
+			if diff := cmp.Diff(tc.want, tc.t.String()) + cmp.Diff(any(tc.want), line); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
-			}
-			data, err := json.Marshal(tc.t)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var back v1alpha1.Transition
-			if err := json.Unmarshal(data, &back); err != nil {
-				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.t, back); diff != "" {
 				t.Errorf("%s: read back (-want +got):\n%s", tc.why, diff)

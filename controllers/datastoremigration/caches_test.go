@@ -14,6 +14,31 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// A fence settles from the moment on at which it was seen first, and anew where it was made anew.
+func TestAFenceSettlesSince(t *testing.T) {
+	cases := []struct {
+		why    string
+		uid    types.UID // of the migration
+		parts  fenceParts
+		second int
+		want   int
+	}{
+		{why: "it was just made", uid: "m", parts: fenceParts{"a", "b"}, second: 1, want: 1},
+		{why: "it was made while objects were copied", uid: "m", parts: fenceParts{"a", "b"}, second: 60, want: 1},
+		{why: "somebody has removed a part, and it was made anew", uid: "m", parts: fenceParts{"a", "c"}, second: 70, want: 70},
+		{why: "the same as before", uid: "m", parts: fenceParts{"a", "c"}, second: 80, want: 70},
+		{why: "another migration of the same name knows nothing of it", uid: "n", parts: fenceParts{"a", "c"}, second: 90, want: 90},
+	}
+	var l caches
+	for _, c := range cases {
+		dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3", UID: c.uid}}
+		got := l.fenced(dm, c.parts, time.Unix(int64(c.second), 0))
+		if diff := cmp.Diff(time.Unix(int64(c.want), 0), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.why, diff)
+		}
+	}
+}
+
 func TestVerifiedToo(t *testing.T) {
 	at := metav1.NewTime(time.Unix(100, 0))
 	before := &migrationv1.Verified{At: at, Revision: 7, Digests: "IPPool=1:aa Tier=3:bb"}
@@ -85,5 +110,31 @@ func TestCachesKnowSince(t *testing.T) {
 		if got := c.closed(dm, step.servers, now.Add(time.Duration(i)*time.Second)); !got.Equal(step.want) {
 			t.Errorf("%d: since %s, want %s: %s", i, got, step.want, step.why)
 		}
+	}
+}
+
+// What is on record is lifted, and nothing else is.
+func TestBarrierKinds(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		note string
+		want []string
+	}{
+		"none":          {why: "small kinds only"},
+		"two":           {why: "as planBarriers writes them", note: "IPAMHandle,NetworkPolicy", want: []string{"IPAMHandle", "NetworkPolicy"}},
+		"by a person":   {why: "a blank is no mistake", note: "IPAMHandle, NetworkPolicy", want: []string{"IPAMHandle", "NetworkPolicy"}},
+		"known no more": {why: "its entry has left the registry; a migration goes on", note: "BandwidthPolicy,IPAMHandle", want: []string{"IPAMHandle"}},
+	}
+	s := newEffects(nil, Settings{Registry: resources.Default()})
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, kind := range s.watchSync.barrierKinds(tc.note) {
+				got = append(got, kind.Name())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+		})
 	}
 }
