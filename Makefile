@@ -44,10 +44,10 @@ RACED = $$($(GO) list ./cmd/manager ./controllers/builtin \
 CLUSTERED = ./test/e2e ./test/mcpserver ./test/install $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|install|mcpserver)$$')
 # Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
 LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
-LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore CommandLine ConflictSeenAhead ConflictUnderTheLock \
+LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore ConflictSeenAhead ConflictUnderTheLock \
 	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
-	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
-	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken LockDeadline ManifestPath \
+	EveryAPIServer EveryCorruptionIsFound ExtendedMigration GoneBeforeTheLock \
+	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken LockDeadline \
 	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
 	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers \
 	WebhookDelaysWrites WritesLandAfterTheProof

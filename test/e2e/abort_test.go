@@ -9,7 +9,8 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// Deleting the migration before the point of no return releases everything, wherever it stands.
+// Deleting the migration before the point of no return releases everything, wherever it stands. This has a process, the rights of
+// the chart, and a place of each sort; test/faults/migration.TestAbort has each write.
 func TestAbort(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
@@ -17,19 +18,12 @@ func TestAbort(t *testing.T) {
 		why, gate string
 		held      []string
 	}{
-		"pending, before the checks":  {why: "nothing was done: only the finalizer goes", gate: "pending"},
-		"pending, planned":            {why: "the plan changes nothing", gate: "planned"},
-		"pending, the side door open": {why: "the CRDs are as they were", gate: "compared", held: held("sideDoor")},
-		"pending, copied ahead":       {why: "the copies are deleted through the side door, while the aggregated API server serves v3", gate: "ahead", held: held("v3Copies")},
-		"migrating, nothing taken":    {why: "the phase is stored, its first step has not run", gate: "begin", held: held("v3Copies")},
-		"fenced":                      {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v3Copies")},
-		"v1 locked":                   {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
-		"APIService parked":           {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
-		"v3 served":                   {why: "v3 answers from the CRDs, which have the copies", gate: "served", held: held("apiService")},
-		"v3 locked":                   {why: "the v3 lock object is ours and goes", gate: "v3locked", held: held("apiService")},
-		"copied":                      {why: "every copy goes", gate: "copied", held: held("apiService")},
-		"owners set":                  {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: held("apiService")},
-		"verified":                    {why: "the last moment before the point of no return", gate: "verified", held: held("apiService")},
+		"pending, before the checks": {why: "nothing was done: only the finalizer goes", gate: "pending"},
+		"pending, copied ahead":      {why: "the copies are deleted through the side door, while the aggregated API server serves v3", gate: "ahead", held: held("v3Copies")},
+		"v1 locked":                  {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
+		"APIService parked":          {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
+		"copied":                     {why: "every copy goes", gate: "copied", held: held("apiService")},
+		"verified":                   {why: "the last moment before the point of no return", gate: "verified", held: held("apiService")},
 	}
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {

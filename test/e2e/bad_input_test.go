@@ -90,7 +90,7 @@ func rootSchema(spec map[string]any) map[string]any {
 }
 
 // What cannot be migrated is named before anything is locked, and nothing is changed. Once it is put right
-// the same migration goes on.
+// the same migration goes on. What is said of each state of a CRD: controllers/datastoremigration.TestUnusableCRD.
 func TestBadInput(t *testing.T) {
 	const sets, pools = "globalnetworksets.projectcalico.org", "ippools.projectcalico.org"
 	restore := func(t *testing.T, w *world) func() {
@@ -119,21 +119,6 @@ func TestBadInput(t *testing.T) {
 				})
 				return restore(t, w)
 			}, says: []string{"GlobalNetworkSet blocklist-3:", "blocklist-3 is not wanted", "change the v1 object"}, held: held("v3Copies")},
-		"v3 CRD missing": {why: "its objects would have nowhere to go",
-			spoil: func(t *testing.T, w *world) func() {
-				w.dropCRD(t, pools)
-				return restore(t, w)
-			}, says: []string{"CRD " + pools, "is not installed", "apply Calico's"}},
-		"v3 CRD with the wrong scope": {why: "a namespaced pool is no pool",
-			spoil: func(t *testing.T, w *world) func() {
-				w.dropCRD(t, pools)
-				w.changeCRD(t, pools, func(spec map[string]any) { spec["scope"] = "Namespaced" })
-				mend := func() {
-					w.dropCRD(t, pools)
-					w.restoreCRDs(t)
-				}
-				return mend
-			}, says: []string{"CRD " + pools, "scope Namespaced instead of Cluster", "apply Calico's"}},
 		"v3 CRD not Established": {why: "another CRD has its names: it is there, and serves nothing",
 			spoil: func(t *testing.T, w *world) func() {
 				w.dropCRD(t, pools)
@@ -153,15 +138,6 @@ func TestBadInput(t *testing.T) {
 					w.restoreCRDs(t)
 				}
 			}, says: []string{"CRD " + pools, "is not Established", "kubectl describe crd"}},
-		"v3 CRD that stores another version": {why: "v3 would be converted by nobody",
-			spoil: func(t *testing.T, w *world) func() {
-				w.dropCRD(t, pools)
-				w.changeCRD(t, pools, func(spec map[string]any) { spec["versions"].([]any)[0].(map[string]any)["name"] = "v4" })
-				return func() {
-					w.dropCRD(t, pools)
-					w.restoreCRDs(t)
-				}
-			}, says: []string{"CRD " + pools, "does not serve and store v3", "apply Calico's"}},
 		"v3 CRD that is being deleted": {why: "it takes what is copied into it along",
 			spoil: func(t *testing.T, w *world) func() {
 				release := w.holdCRD(t, pools)
@@ -246,17 +222,15 @@ func (w *world) lockByHand(t *testing.T) (open func()) {
 	return func() { set(true) }
 }
 
-// A right that is missing is named before the lock: not only for the way there, also for the way back.
+// A right that is missing is named before the lock: not only for the way there, also for the way back. TestStory in
+// test/install takes each right of the chart away.
 func TestMissingRights(t *testing.T) {
 	cases := map[string]struct {
 		why, group, resource string
 		verbs                []string
 		says                 string
 	}{
-		"cut over":       {"APIService cannot be parked", "apiregistration.k8s.io", "apiservices", []string{"patch"}, "rights: this account may not patch apiservices.apiregistration.k8s.io v3.projectcalico.org"},
 		"put back":       {"only an abort needs it", "apiregistration.k8s.io", "apiservices", []string{"create"}, "may not create apiservices.apiregistration.k8s.io"},
-		"read v1":        {"a kind that cannot be listed is not empty", "crd.projectcalico.org", "*", []string{"list"}, "may not list"},
-		"write v3":       {"the copies", "projectcalico.org", "*", []string{"create", "delete"}, "may not create, delete bgpconfigurations.projectcalico.org"},
 		"watch rollouts": {"Converged would hang", "apps", "daemonsets", []string{"get"}, "may not get daemonsets.apps calico-node in namespace calico-system"},
 	}
 	w := pristine(t)

@@ -9,11 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/phasegate/phasegate/test/support/fixture"
 	"github.com/phasegate/phasegate/test/support/harness"
-	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // typed runs a line in a shell that has kubectl and the plugin on its PATH, as a user has.
@@ -60,63 +56,4 @@ func advised(t *testing.T, text, behind string) string {
 	}
 	t.Fatalf("nothing is advised behind %q", behind)
 	return ""
-}
-
-// The story of a user who has nothing but a terminal: every command that is typed after the
-// first is one that the plugin has printed. On the way the migration gets stuck three times.
-func TestCommandLine(t *testing.T) {
-	w := own(t, setup.Options{Objects: fixture.Demo(1, objects)})
-	w.said(t, "kubectl phasegate --help", 0, "kubectl phasegate [command]", "status", "conflicts", "plan")
-	w.said(t, "kubectl phasegate status", 2)
-	w.said(t, "kubectl phasegate plan", 0, "GlobalNetworkSet", "conflicts cannot be seen yet", "v1 would be locked for about")
-	w.obstruct(t)
-
-	// A rule is missing.
-	rules := managerRules(t)
-	if err := w.Grant(t.Context(), managerAccount, w.without(t, rules, "admissionregistration.k8s.io", "validatingadmissionpolicies", "create")); err != nil {
-		t.Fatal(err)
-	}
-	w.manager(t)
-	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil {
-		t.Fatal(err)
-	}
-	w.awaitMessage(t, setup.MigrationName, "may not create validatingadmissionpolicies")
-	stuck := w.said(t, "kubectl phasegate status", 0, "‼ [Pending]", "this account may not create validatingadmissionpolicies",
-		ofOurs("step Preflight waits: result.blockers.size() == 0"))
-	w.said(t, advised(t, stuck, "fix what the message names")+" --as system:nobody", 1)
-	if err := w.Grant(t.Context(), managerAccount, rules); err != nil {
-		t.Fatal(err)
-	}
-
-	// Both sides have an object, and differ.
-	w.await(t, setup.MigrationName, waiting)
-	stuck = w.said(t, "kubectl phasegate status -w", 4, "‼ [WaitingForConflictResolution]", "GlobalNetworkSet blocklist-0")
-	conflicts := advised(t, stuck, "see both sides of each conflict")
-	found := w.said(t, conflicts+" --diff", 4, "GlobalNetworkSet blocklist-0", "--- v1", "+  - 192.0.2.99/32",
-		"kubectl delete globalnetworksets.v3precopy.projectcalico.org blocklist-0")
-	w.said(t, conflicts+" -o jsonpath='{.conflicts[0].fields[*].path}'", 4, "spec.nets")
-	w.said(t, advised(t, found, "keep v3:"), 0)
-	w.await(t, setup.MigrationName, "Converged")
-	w.said(t, conflicts, 0, "No conflicts")
-
-	// Calico's components do not use v3.
-	w.awaitMessage(t, setup.MigrationName, "variable not set")
-	stuck = w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", ofOurs("IPPool"))
-	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
-	w.said(t, "kubectl phasegate status "+setup.MigrationName+" -w --timeout 3m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+setup.MigrationName)
-
-	w.dashboardShows(t, "<title>Complete: "+setup.MigrationName)
-
-	// Whoever may get this object sees all of it.
-	get := []rbacv1.PolicyRule{{APIGroups: []string{"migration.projectcalico.org"}, Resources: []string{"datastoremigrations"}, ResourceNames: []string{setup.MigrationName}, Verbs: []string{"get"}}}
-	if err := w.Grant(t.Context(), "reader", get); err != nil {
-		t.Fatal(err)
-	}
-	w.said(t, "KUBECONFIG="+w.KubeconfigOf("reader")+" kubectl phasegate status "+setup.MigrationName+" -o jsonpath='{.phase} {.progress.done}'", 0, "Complete ")
-	w.said(t, "KUBECONFIG="+w.KubeconfigOf("reader")+" kubectl phasegate status", 2)
-	w.said(t, "kubectl phasegate status -o name", 0, "datastoremigration.migration.projectcalico.org/"+setup.MigrationName)
-
-	w.said(t, "kubectl __complete phasegate sta", 0, "status\t")
-	w.said(t, "kubectl __complete phasegate status ''", 0, setup.MigrationName+"\n")
-	w.said(t, "kubectl __complete phasegate conflicts --con", 0, "--context")
 }

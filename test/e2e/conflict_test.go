@@ -143,20 +143,6 @@ func (w *world) besideOperator(t *testing.T) (end func()) {
 	return end
 }
 
-// Deleting the migration while a person is waited for leaves the other one's object alone.
-func TestAbortInConflict(t *testing.T) {
-	w := pristine(t)
-	w.obstruct(t)
-	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, setup.MigrationName, nowhere)
-	w.await(t, setup.MigrationName, waiting)
-	w.remove(t, setup.MigrationName)
-	if diff := cmp.Diff([]string{"globalnetworksets/blocklist-0"}, w.stored(t)); diff != "" {
-		t.Errorf("what is left in v3 (-want +got): the object that was there before stays\n%s", diff)
-	}
-	w.clear(t)
-}
-
 // leftOver is an object of v3 that v1 does not have.
 func leftOver() *unstructured.Unstructured {
 	obj := feed("left-over")

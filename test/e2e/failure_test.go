@@ -105,18 +105,8 @@ func TestRefusedUnderTheLock(t *testing.T) {
 	w.remove(t, setup.MigrationName)
 }
 
-// Nothing is left to do when a failed migration is deleted.
-func TestAbortAfterFailure(t *testing.T) {
-	w := pristine(t)
-	lift := w.forbid(t)
-	w.manager(t, "--phases-dir", gated(t, underTheLock))
-	w.start(t, setup.MigrationName, nowhere)
-	w.await(t, setup.MigrationName, "Failed")
-	w.remove(t, setup.MigrationName)
-	lift()
-}
-
-// A right that goes under the lock is no reason to keep the datastore locked.
+// A right that goes under the lock is no reason to keep the datastore locked. Nothing is left to do when the failed migration
+// is deleted.
 func TestRightsGoUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	t.Cleanup(func() { w.restoreRights(t) })

@@ -25,6 +25,7 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.before = w.snapshot(t)
 	w.setCNITemplate(t, fixture.CNITemplate("")) // as Calico ships it
+	w.assertSaysOfCNI(t, saidOf(t)[withoutServer])
 	w.said(t, "kubectl phasegate plan", 0, "clients of projectcalico.org/v3 see the copies", "let no controller act on projectcalico.org/v3",
 		"new pods would get no address: cni_network_config of ConfigMap calico-config has no calico_api_group")
 	w.manager(t, "--phases-dir", gated(t))
@@ -123,18 +124,6 @@ func (w *world) assertSidesAreEqual(t *testing.T) {
 	if c := equality.Compare(inV1, inV3); !c.Equal() {
 		t.Errorf("v1 and v3 differ: missing %v, extra %v, different %v", c.Missing, c.Extra, c.Different)
 	}
-}
-
-// The path for manifests without Calico's API server is typed as docs/operate/migrate.md has it, where v3 is served from its CRDs, from a
-// calico-config as Calico ships it to a new pod's address.
-func TestManifestPath(t *testing.T) {
-	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
-	w.setCNITemplate(t, fixture.CNITemplate(""))
-	w.assertSaysOfCNI(t, saidOf(t)[withoutServer])
-	w.manager(t)
-	w.followPage(t, "First let the CNI plugin follow")
-	w.followPage(t, "Then let the components use v3")
-	w.said(t, "kubectl phasegate status to-v3", 0, "DatastoreMigration to-v3: Complete")
 }
 
 // followPage types the block of docs/operate/migrate.md below a sentence.

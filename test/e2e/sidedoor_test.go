@@ -157,40 +157,6 @@ func (w *world) awaitNoDoor(t *testing.T) {
 	})
 }
 
-// Conflicts, and what v3 refuses, are found while nothing is locked, and wait for somebody.
-func TestFoundAhead(t *testing.T) {
-	cases := map[string]struct {
-		why, says string
-		obstruct  func(*testing.T, *world) (remove func())
-	}{
-		"a conflict": {why: "the v3 side is behind the aggregated API server, and can be reached all the same", says: "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0",
-			obstruct: func(t *testing.T, w *world) func() {
-				w.obstruct(t)
-				return func() {
-					behind := contested()
-					behind.SetAPIVersion(resources.V3Group + "/" + migrationv1.SideDoorVersion)
-					w.do(t, w.Client.Delete(t.Context(), behind))
-				}
-			}},
-		"an object that is refused": {why: "under the lock it would have ended the migration", says: "Objects that cannot be copied: GlobalNetworkSet blocklist-3",
-			obstruct: func(t *testing.T, w *world) func() { return w.forbid(t) }},
-	}
-	w := pristine(t)
-	w.manager(t, "--phases-dir", gated(t, fastConflicts, inStep("Pending", "CopyResources", func(s *v1alpha1.Step) { s.Poll = "1s" })))
-	for name, c := range cases {
-		inTurn(t, name, func(t *testing.T) {
-			remove := c.obstruct(t, w)
-			w.start(t, setup.MigrationName, "verified")
-			dm := w.awaitMessage(t, setup.MigrationName, c.says)
-			w.assertNothingLocked(t, dm)
-			remove()
-			w.awaitGate(t, setup.MigrationName, "verified")
-			w.remove(t, setup.MigrationName)
-			w.assertUntouched(t)
-		})
-	}
-}
-
 // Where the side door is not to be had, the status says so before the lock, and all is copied under it.
 func TestSideDoorRefused(t *testing.T) {
 	cases := map[string]struct {

@@ -13,8 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/resources"
@@ -27,7 +29,8 @@ import (
 const evening = "to-v3"
 
 // TestAtTheTerminal is an evening at the terminal, with nothing but kubectl and its plugin: a migration that
-// is stuck three times, is aborted, loses its manager under the lock, and comes to its end.
+// is stuck three times, is aborted, loses its manager under the lock, and comes to its end. What helps is typed as the plugin
+// has printed it.
 func TestAtTheTerminal(t *testing.T) {
 	w := own(t, setup.Options{Objects: fixture.Demo(5, 60)})
 	w.obstruct(t)
@@ -94,11 +97,17 @@ func (w *world) assertDescribed(t *testing.T, parts ...string) {
 }
 
 func missingRight(t *testing.T, w *world) {
+	w.said(t, "kubectl phasegate --help", 0, "kubectl phasegate [command]", "status", "conflicts", "plan")
+	w.said(t, "kubectl phasegate status", 2)
+	w.said(t, "kubectl phasegate plan", 0, "GlobalNetworkSet", "conflicts cannot be seen yet", "v1 would be locked for about")
 	w.revoke(t, resources.V3Group, "*", "create")
 	w.start(t, evening, nowhere)
 	w.awaitMessage(t, evening, "rights: ")
 	w.assertDescribed(t, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by BringLateWrites, CopyResources)",
 		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("Aborting"))
+	stuck := w.said(t, "kubectl phasegate status", 0, "‼ [Pending]", "this account may not create bgpconfigurations.projectcalico.org",
+		ofOurs("step Preflight waits: result.blockers.size() == 0"))
+	w.said(t, advised(t, stuck, "fix what the message names")+" --as system:nobody", 1)
 	w.restoreRights(t)
 }
 
@@ -116,13 +125,20 @@ func stuckInConflict(t *testing.T, w *world) {
 	if !strings.HasPrefix(columns, want) {
 		t.Errorf("kubectl get shows %q, want it to begin with %q", columns, want)
 	}
+	stuck := w.said(t, "kubectl phasegate status -w", 4, "‼ [WaitingForConflictResolution]", "GlobalNetworkSet blocklist-0")
+	conflicts := advised(t, stuck, "see both sides of each conflict")
+	w.said(t, conflicts+" --diff", 4, "GlobalNetworkSet blocklist-0", "--- v1", "+  - 192.0.2.99/32",
+		"kubectl delete globalnetworksets.v3precopy.projectcalico.org blocklist-0")
+	w.said(t, conflicts+" -o jsonpath='{.conflicts[0].fields[*].path}'", 4, "spec.nets")
 	bundled(t, w)
 	w.exits(t, 1, "cleanup", "nothing to clean up before Complete", "run: kubectl phasegate abort "+evening)
 	w.exits(t, 2, "abort --wait", "sideDoor ", "give --yes")
 	w.await(t, evening, waiting)
 	w.exits(t, 0, "abort --wait --yes", "abort done")
 	w.awaitGone(t, evening)
-	w.clear(t)
+	if diff := cmp.Diff([]string{"globalnetworksets/blocklist-0"}, w.stored(t)); diff != "" {
+		t.Errorf("what is left in v3 (-want +got): the object that was there before stays\n%s", diff)
+	}
 }
 
 // planted is in every place that the bundle reads, and may not be in it.
@@ -197,7 +213,10 @@ func closedByHand(t *testing.T, w *world) {
 	w.exits(t, 1, "lock --yes", evening+" is in phase Pending")
 	w.exits(t, 0, "unlock --yes", "done: open v1")
 	w.exits(t, 0, "unlock", "the datastore is open", "nothing to do")
+	w.await(t, evening, waiting) // for the one of before: v3 is to be right now
+	w.said(t, advised(t, w.said(t, "kubectl phasegate conflicts "+evening, 4), "keep v3:"), 0)
 	w.awaitGate(t, evening, "locked")
+	w.said(t, "kubectl phasegate conflicts "+evening, 0, "No conflicts")
 }
 
 func brokenGlass(t *testing.T, w *world) {
@@ -223,9 +242,27 @@ func notRolled(t *testing.T, w *world) {
 	w.exits(t, 1, "abort --yes", "past the point of no return", "kubectl phasegate status "+evening+" -w")
 	w.exits(t, 1, "cleanup --yes", "wait for Complete")
 	w.exits(t, 0, "unlock", "v1 is closed for good")
+	stuck := w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", ofOurs("IPPool"))
+	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
 	w.followPage(t, "Then let the components use v3")
 	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Complete", "--timeout="+harness.Patience.String(), "datastoremigration/"+evening)
 	w.assertDescribed(t, "Complete", ofOurs("CleaningUp"))
+	w.said(t, "kubectl phasegate status "+evening+" -w --timeout 3m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+evening)
+	w.dashboardShows(t, "<title>Complete: "+evening)
+	completed(t, w)
+}
+
+// completed is what scripts and the shell ask for. Whoever may get this object sees all of it.
+func completed(t *testing.T, w *world) {
+	t.Helper()
+	get := []rbacv1.PolicyRule{{APIGroups: []string{"migration.projectcalico.org"}, Resources: []string{"datastoremigrations"}, ResourceNames: []string{evening}, Verbs: []string{"get"}}}
+	w.do(t, w.Grant(t.Context(), "reader", get))
+	w.said(t, "KUBECONFIG="+w.KubeconfigOf("reader")+" kubectl phasegate status "+evening+" -o jsonpath='{.phase} {.progress.done}'", 0, "Complete ")
+	w.said(t, "KUBECONFIG="+w.KubeconfigOf("reader")+" kubectl phasegate status", 2)
+	w.said(t, "kubectl phasegate status -o name", 0, "datastoremigration.migration.projectcalico.org/"+evening)
+	w.said(t, "kubectl __complete phasegate sta", 0, "status\t")
+	w.said(t, "kubectl __complete phasegate status ''", 0, evening+"\n")
+	w.said(t, "kubectl __complete phasegate conflicts --con", 0, "--context")
 }
 
 func cleanedUp(t *testing.T, w *world) {

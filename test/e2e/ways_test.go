@@ -74,7 +74,7 @@ func (w *world) assertSaysOfCNI(t *testing.T, say string) (said string) {
 }
 
 // What the check cni-group says is in the table of the page, for each way of installing Calico with its API server. Where it
-// names a command, that is typed, and then it says nothing. TestManifestPath is the way without that server.
+// names a command, that is typed, and then it says nothing. TestCopiedAheadWithoutAPIServer is the way without that server.
 func TestWaysOfInstalling(t *testing.T) {
 	w := pristine(t)
 	shipped := w.node(t)
