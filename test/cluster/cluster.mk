@@ -37,7 +37,7 @@ GO ?= go
 # The rename lets the launcher be replaced while another make runs it.
 cluster-launcher:
 	@mkdir -p $(CLUSTER_TOOLS)
-	@cd test/cluster && GOWORK=off $(GO) build -trimpath -buildvcs=false -o $(CURDIR)/$(CLUSTER).$$$$ ./cmd/cluster && mv -f $(CURDIR)/$(CLUSTER).$$$$ $(CURDIR)/$(CLUSTER)
+	@cd test/cluster && GOWORK=off $(GO) build -buildvcs=false -o $(CURDIR)/$(CLUSTER).$$$$ ./cmd/cluster && mv -f $(CURDIR)/$(CLUSTER).$$$$ $(CURDIR)/$(CLUSTER)
 
 tools: cluster-launcher ## Build the servers of the test cluster, kubectl and helm into bin/tools
 	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) $(CLUSTER_ASSETS) $(CLUSTER_VERSION)

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/phasegate/phasegate/test/cluster/internal/process"
 )
@@ -37,15 +35,25 @@ type Options struct {
 	Progress io.Writer
 }
 
-// build says how a program is built.
+// build says how programs are built, all of them by one call of go: their packages are loaded and compiled once, and
+// while one is linked, which takes one core, another is, too.
 type build struct {
+	programs []program
 	// dir is that of the module.
 	dir   string
 	flags []string
-	// cache is the folder that keeps the program.
+	// cache is the folder that keeps the programs; empty for ours, which are built each time.
 	cache string
 	// module, if not empty, is to be the go.mod in dir.
 	module []byte
+}
+
+func (b *build) names() string {
+	var names []string
+	for _, p := range b.programs {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Build puts the wanted programs into Out. Whatever is built appears under its
@@ -59,44 +67,56 @@ func Build(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("ask go for its version: %w; Go must be installed", err)
 	}
-	var wanted []program
+	var builds []*build
 	for _, p := range programs {
-		if slices.Contains(o.Names, p.name) {
-			wanted = append(wanted, p)
+		if !slices.Contains(o.Names, p.name) {
+			continue
+		}
+		if o.Assets != "" && !p.ours {
+			if err := o.fromAssets(p); err != nil {
+				return fmt.Errorf("provide %s: %w", p.name, err)
+			}
+			continue
+		}
+		b, err := o.locate(ctx, p, string(goVersion))
+		if err != nil {
+			return fmt.Errorf("provide %s: %w", p.name, err)
+		}
+		same := slices.IndexFunc(builds, func(other *build) bool { return other.dir == b.dir && other.cache == b.cache })
+		if same < 0 {
+			builds = append(builds, &b)
+		} else {
+			builds[same].programs = append(builds[same].programs, p)
 		}
 	}
-	for i, p := range wanted {
-		step := fmt.Sprintf("[%d/%d] %s", i+1, len(wanted), p.name)
-		if err := o.provide(ctx, p, step, string(goVersion)); err != nil {
-			return fmt.Errorf("provide %s: %w", p.name, err)
+	for _, b := range builds {
+		if err := o.provide(ctx, b); err != nil {
+			return fmt.Errorf("provide %s: %w", b.names(), err)
 		}
 	}
 	return nil
 }
 
-// provide puts one program into Out.
-func (o Options) provide(ctx context.Context, p program, step, goVersion string) error {
-	target := filepath.Join(o.Out, p.name)
-	if o.Assets != "" && !p.ours {
-		return o.fromAssets(p, target, step)
+// provide puts the programs of a build into Out.
+func (o Options) provide(ctx context.Context, b *build) error {
+	if b.cache == "" {
+		return o.compile(ctx, b, b.programs, o.Out)
 	}
-	b, err := o.locate(ctx, p, goVersion)
-	if err != nil {
+	if err := o.keep(ctx, b); err != nil {
 		return err
 	}
-	if p.ours {
-		return o.compile(ctx, p, b, target, step)
+	for _, p := range b.programs {
+		if err := link(filepath.Join(b.cache, p.name), filepath.Join(o.Out, p.name)); err != nil {
+			return err
+		}
 	}
-	kept := filepath.Join(b.cache, p.name)
-	if err := o.keep(ctx, p, b, kept, step); err != nil {
-		return err
-	}
-	return link(kept, target)
+	return nil
 }
 
 // fromAssets links a ready binary, or removes an older link where there is
 // none, so that a cluster is never made of both.
-func (o Options) fromAssets(p program, target, step string) error {
+func (o Options) fromAssets(p program) error {
+	target := filepath.Join(o.Out, p.name)
 	ready, err := filepath.Abs(filepath.Join(o.Assets, p.name))
 	if err != nil {
 		return err
@@ -104,88 +124,91 @@ func (o Options) fromAssets(p program, target, step string) error {
 	if _, err := os.Stat(ready); err == nil {
 		return link(ready, target)
 	}
-	fmt.Fprintf(o.Progress, "%s is missing: %s has none\n", step, o.Assets)
+	fmt.Fprintf(o.Progress, "%s is missing: %s has none\n", p.name, o.Assets)
 	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// keep makes sure that the cache has a program. Another build of the same is
+// missing are the programs that the cache does not have.
+func (b *build) missing() []program {
+	return slices.DeleteFunc(slices.Clone(b.programs), func(p program) bool {
+		_, err := os.Stat(filepath.Join(b.cache, p.name))
+		return err == nil
+	})
+}
+
+// keep makes sure that the cache has all programs. Another build of the same is
 // waited for, since it does the same work.
-func (o Options) keep(ctx context.Context, p program, b build, kept, step string) error {
-	if _, err := os.Stat(kept); err == nil {
+func (o Options) keep(ctx context.Context, b *build) error {
+	if len(b.missing()) == 0 {
 		return nil
 	}
-	folder := filepath.Dir(kept)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(b.cache, 0o755); err != nil {
 		return err
 	}
-	unlock, err := process.Lock(folder, func() {
-		fmt.Fprintf(o.Progress, "%s: waiting for another build of it\n", step)
+	unlock, err := process.Lock(b.cache, func() {
+		fmt.Fprintf(o.Progress, "%s: waiting for another build\n", b.names())
 	})
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := os.Stat(kept); err == nil {
+	missing := b.missing()
+	if len(missing) == 0 {
 		return nil
 	}
 	if b.module != nil {
-		if err := os.WriteFile(filepath.Join(folder, "go.mod"), b.module, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(b.cache, "go.mod"), b.module, 0o600); err != nil {
 			return err
 		}
 	}
-	return o.compile(ctx, p, b, kept, step)
+	return o.compile(ctx, b, missing, b.cache)
 }
 
-// compile builds a program into a file beside target and then renames it.
-func (o Options) compile(ctx context.Context, p program, b build, target, step string) error {
-	target, err := filepath.Abs(target)
+// compile builds programs aside and then moves them into a folder.
+func (o Options) compile(ctx context.Context, b *build, wanted []program, folder string) error {
+	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return err
 	}
-	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
-	defer os.Remove(partial)
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, b.flags, []string{"-o", partial, p.source})...)
-	command.Dir = b.dir
-	// A workspace of the user's would replace the pinned versions.
-	command.Env = append(os.Environ(), "GOWORK=off")
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	finished := o.narrate(step)
-	err = command.Run()
-	finished(err)
+	partial, err := os.MkdirTemp(folder, ".partial-")
 	if err != nil {
-		return fmt.Errorf("go build %s: %w\n%s", p.source, err, strings.TrimSpace(output.String()))
+		return err
 	}
-	return os.Rename(partial, target)
-}
-
-// narrate says now and then that a build goes on, and at its end how long it
-// took; one that is over in moments is not worth a line.
-func (o Options) narrate(step string) (finished func(error)) {
-	begun := time.Now()
-	seconds := func() int { return int(time.Since(begun).Seconds()) }
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for wait := 2 * time.Second; ; wait = 15 * time.Second {
-			select {
-			case <-done:
-				return
-			case <-time.After(wait):
-				fmt.Fprintf(o.Progress, "%s: building for %ds (the first time takes minutes)\n", step, seconds())
-			}
-		}
-	}()
-	return func(err error) {
-		close(done)
-		<-ended
-		if err == nil && seconds() >= 2 {
-			fmt.Fprintf(o.Progress, "%s: built in %ds\n", step, seconds())
+	defer os.RemoveAll(partial)
+	var names, sources []string
+	for _, p := range wanted {
+		names, sources = append(names, p.name), append(sources, p.source)
+	}
+	command := func(args ...string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "go", slices.Concat(args, sources)...)
+		c.Dir = b.dir
+		// A workspace of the user's would replace the pinned versions.
+		c.Env = append(os.Environ(), "GOWORK=off")
+		return c
+	}
+	said := &progress{to: o.Progress, what: strings.Join(names, ", ")}
+	if b.cache != "" {
+		// If it cannot be told, go build says why.
+		stale, _ := command(slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, b.flags)...).Output()
+		said.total = len(strings.Fields(string(stale)))
+	}
+	build := command(slices.Concat([]string{"build", "-v"}, b.flags, []string{"-o", partial + string(filepath.Separator)})...)
+	build.Stdout, build.Stderr = said, said
+	stop := said.begin()
+	err = build.Run()
+	stop()
+	if err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", strings.Join(sources, " "), err, strings.TrimSpace(said.rest.String()))
+	}
+	for _, p := range wanted {
+		if err := os.Rename(filepath.Join(partial, p.executable()), filepath.Join(folder, p.name)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // link makes target a symbolic link to file, replacing what was there.

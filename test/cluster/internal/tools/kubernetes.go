@@ -31,7 +31,7 @@ func (o Options) Check() error {
 // than the pinned one are kept beside a module that is generated for them.
 func (o Options) locate(ctx context.Context, p program, goVersion string) (build, error) {
 	if o.Kubernetes == "" || !p.server {
-		b := build{dir: filepath.Join(o.Source, p.module), flags: flags(p.module, Version)}
+		b := build{programs: []program{p}, dir: filepath.Join(o.Source, p.module), flags: flags(p.module, Version)}
 		if p.ours {
 			return b, nil
 		}
@@ -43,7 +43,7 @@ func (o Options) locate(ctx context.Context, p program, goVersion string) (build
 	if err != nil {
 		return build{}, err
 	}
-	b := build{module: generate(published, o.Kubernetes), flags: append(flags(".", o.Kubernetes), "-mod=mod")}
+	b := build{programs: []program{p}, module: generate(published, o.Kubernetes), flags: append(flags(".", o.Kubernetes), "-mod=mod")}
 	b.cache = filepath.Join(o.Cache, o.Kubernetes+"-"+digest(goVersion, b.flags, file{"go.mod", b.module}))
 	b.dir = b.cache
 	return b, nil

@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,6 +33,17 @@ type program struct {
 	// server is set for what is built in another version of Kubernetes if one is
 	// wanted.
 	server bool
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
+// executable is the name that go gives to the program: the last element of its package which is no major version.
+func (p program) executable() string {
+	name := path.Base(p.source)
+	if majorVersion.MatchString(name) {
+		name = path.Base(path.Dir(p.source))
+	}
+	return name
 }
 
 // programs lists all there are; helm, which the servers do not need, is last.
@@ -63,8 +76,8 @@ func Select(skip []string) ([]string, error) {
 }
 
 // flags are the same for all programs of a module, so that they share what is
-// compiled; -trimpath makes that true of clones in different directories too. The
-// libraries of the others are the product's, and are shared with its build.
+// compiled. None of them changes how a library is compiled: most of those are the product's, too, and its build
+// finds them in Go's cache.
 func flags(module, version string) []string {
 	if module != "." {
 		return []string{"-buildvcs=false"}
@@ -77,7 +90,7 @@ func flags(module, version string) []string {
 			ldflags = append(ldflags, "-X", pkg+"."+set)
 		}
 	}
-	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " ")}
+	return []string{"-buildvcs=false", "-ldflags", strings.Join(ldflags, " ")}
 }
 
 // file is one that a build depends on.
