@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// soon is within what an end has to come that nobody disturbs any more.
-	soon = 60 * time.Second
+	// soon is within what an end has to come that nobody disturbs any more: machines are busy. The table of recoveries
+	// has how long it took.
+	soon = harness.Patience
 	// objects is how many v1 objects a cluster has: all kinds, and each awkward sort.
 	objects = 150
 )
