@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,54 +51,50 @@ func deniedByWebhook() error {
 	return &apierrs.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonMethodNotAllowed, Message: `admission webhook "h" denied the request: no`}}
 }
 
-// With v1 gone there is no way back: a note that may not be taken off stays, and nothing waits for it. What others have
-// written stays as well.
-func TestForgetCopies(t *testing.T) {
+// With v1 gone there is no way back: a note that may not be taken off stays, and nothing waits for it.
+func TestForgetCopiesThatAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		why    string
 		answer error // to a write of b
-		raced  bool  // somebody writes b right before
 		kept   []string
-		left   map[string]int // annotations
 		fails  bool
 	}{
-		"refused by a webhook": {why: "nobody can wait until it changes", answer: deniedByWebhook(), kept: []string{"b"}, left: map[string]int{"a": 1, "b": 3, "c": 1, "theirs": 1}},
-		"refused for a right": {why: "whoever installs this program grants it", fails: true,
+		"by a webhook": {why: "nobody can wait until it changes", answer: deniedByWebhook(), kept: []string{"b"}},
+		"for a right": {why: "whoever installs this program grants it", fails: true,
 			answer: apierrs.NewForbidden(schema.GroupResource{Group: resources.V3Group, Resource: "ipreservations"}, "b", errors.New(`User "u" cannot patch resource "ipreservations" in API group "projectcalico.org" at the cluster scope`))},
-		"not refused": {why: "there is nothing to tell", left: map[string]int{"a": 1, "b": 1, "c": 1, "theirs": 1}},
-		"raced":       {why: "it is looked at again", raced: true, left: map[string]int{"a": 1, "b": 2, "c": 1, "theirs": 1}},
+		"not at all": {why: "there is nothing to tell"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			kind := kindOf(t, "IPReservation")
 			for _, name := range []string{"a", "b", "c"} {
-				w.v1("IPReservation", "metadata: {name: "+name+", annotations: {keep: me}}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+				w.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 			}
-			w.v3("IPReservation", "metadata: {name: theirs, annotations: {"+resources.MigratedByAnnotation+": another}}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 			w.mustCopy(w.copier(interceptor.Funcs{}))
-			race := tc.raced
 			c := w.copier(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				switch {
-				case obj.GetName() != "b":
-				case race:
-					race = false
-					w.patch(named(v3("IPReservation"), "b"), `{"metadata":{"annotations":{"his":"own"}}}`)
-				case tc.answer != nil:
+				if obj.GetName() == "b" && tc.answer != nil {
 					return tc.answer
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			}})
-			for range 2 {
-				problems, err := c.RemoveMigrationAnnotations(t.Context())
-				if diff := cmp.Diff(tc.kept, names(problems)); diff != "" || (err != nil) != tc.fails {
-					t.Errorf("error %v: %s (-want +got):\n%s", err, tc.why, diff)
+			problems, err := c.RemoveMigrationAnnotations(t.Context())
+			if (err != nil) != tc.fails {
+				t.Fatalf("error %v: %s", err, tc.why)
+			}
+			var kept, noted []string
+			for _, p := range problems {
+				kept = append(kept, p.Name)
+			}
+			if diff := cmp.Diff(tc.kept, kept); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				if w.get(kind.V3GVK(), name).GetAnnotations()[resources.MigratedByAnnotation] != "" {
+					noted = append(noted, name)
 				}
 			}
-			left := map[string]int{}
-			for _, name := range []string{"a", "b", "c", "theirs"} {
-				left[name] = len(w.get(v3("IPReservation"), name).GetAnnotations())
-			}
-			if diff := cmp.Diff(tc.left, left); tc.left != nil && diff != "" {
-				t.Errorf("annotations left (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.kept, noted); diff != "" && !tc.fails {
+				t.Errorf("what bears our mark (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -189,12 +184,12 @@ func TestCopiesOutliveTheirV1CRD(t *testing.T) {
 	}{
 		"as it was": {why: "somebody has deleted the object", deletes: 1, verify: true, become: func(*world, *apiextensionsv1.CustomResourceDefinition) {}},
 		"absent": {why: "there is nothing left in v1", says: "crd " + crdName + " is gone", become: func(w *world, crd *apiextensionsv1.CustomResourceDefinition) {
-			w.remove(crd)
+			w.must(w.client.Delete(w.Context(), crd))
 		}},
 		"terminating": {why: "there will be nothing left in a moment", says: "crd " + crdName + " is being deleted", become: func(w *world, crd *apiextensionsv1.CustomResourceDefinition) {
 			crd.Finalizers = []string{"customresourcecleanup.apiextensions.k8s.io"}
 			w.must(w.client.Update(w.Context(), crd))
-			w.remove(crd)
+			w.must(w.client.Delete(w.Context(), crd))
 		}},
 		"another": {why: "it was applied again, and its objects were not yet", says: "crd " + crdName + " is newer", verify: true, become: func(w *world, crd *apiextensionsv1.CustomResourceDefinition) {
 			crd.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
@@ -209,7 +204,7 @@ func TestCopiesOutliveTheirV1CRD(t *testing.T) {
 			}
 			c := w.copier(interceptor.Funcs{})
 			w.mustCopy(c)
-			w.remove(named(kind.V1GVK(), "last"))
+			w.must(w.client.Delete(t.Context(), w.get(kind.V1GVK(), "last")))
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			w.must(w.client.Get(t.Context(), client.ObjectKey{Name: crdName}, crd))
 			tc.become(w, crd)
@@ -239,36 +234,11 @@ func assertLastCopiesStay(t *testing.T, c *Copier, last bool) {
 	}
 }
 
-// An abort opens v1 when the copies are gone: what need not wait for each other must not. A tier goes
-// after its policies, whose finalizers would have work to do for a deletion by the garbage collector.
-func TestKindsAreDeletedAtOnce(t *testing.T) {
+// A kind that v1 never had, and of which there are no copies, is in nobody's way.
+func TestNoCopiesNeedNoV1CRD(t *testing.T) {
 	w := newWorld(t)
-	var order []string
-	both := make(chan string) // deletions of kinds that have nothing to do with each other meet
-	c := w.copier(interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-		kind := obj.GetObjectKind().GroupVersionKind().Kind
-		if kind == "IPAMHandle" || kind == "IPReservation" {
-			select {
-			case both <- kind:
-			case <-both:
-			case <-time.After(20 * time.Second):
-				return errors.New("the other kind waits")
-			}
-		}
-		w.mu.Lock()
-		order = append(order, kind)
-		w.mu.Unlock()
-		return c.Delete(ctx, obj, opts...)
-	}})
-	w.v1("Tier", "metadata: {name: shop}\nspec: {order: 10}")
-	w.v1("GlobalNetworkPolicy", "metadata: {name: shop.allow}\nspec: {tier: shop, selector: all()}")
-	w.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
-	w.v1("IPReservation", "metadata: {name: r}\nspec: {reservedCIDRs: [10.0.0.0/30]}")
+	w.must(w.client.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipreservations.crd.projectcalico.org"}}))
+	c := w.copier(interceptor.Funcs{})
 	w.mustCopy(c)
-	if deletion := w.mustDelete(c); deletion.Deleted != 4 {
-		t.Errorf("%+v, want all four deleted", deletion)
-	}
-	if slices.Index(order, "Tier") < slices.Index(order, "GlobalNetworkPolicy") {
-		t.Errorf("deleted in the order %q, want the tier after its policy", order)
-	}
+	w.wantVerified(c)
 }

@@ -65,6 +65,19 @@ func TestPolicyWithFewerTypes(t *testing.T) {
 	}
 }
 
+// said is what a Copy, or a Verify, says of an object: its cause and the fields.
+func said(conflicts []Conflict) map[string]string {
+	out := map[string]string{}
+	for _, c := range conflicts {
+		text := string(c.Cause)
+		for _, f := range c.Fields {
+			text += " " + f.Path
+		}
+		out[c.Name] = text
+	}
+	return out
+}
+
 // An owner that v1 gets after a barrier was written is a change of v1: nobody has edited the copy.
 func TestOwnedSinceTheBarrier(t *testing.T) {
 	w := newWorld(t)

@@ -1,4 +1,4 @@
-package copier
+package copier_test
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 // many objects of a kind are watched in these tests.
@@ -47,120 +49,138 @@ func (l *lists) funcs() interceptor.Funcs {
 	}
 }
 
-// newFollower has many objects that are copied, and followed from then on.
-func newFollower(t *testing.T, l *lists) (w *world, c *Copier, ledger *EqualityCache, kinds []*resources.Kind) {
+// follower is a scene with many objects that are copied, and followed from then on.
+func follower(t *testing.T, l *lists) (s *scene, ledger *copier.EqualityCache, kinds []*resources.Kind) {
 	t.Helper()
-	w, _ = newLive(t, interceptor.Funcs{})
+	s = newScene(t, interceptor.Funcs{})
+	var g errgroup.Group
 	for i := range many {
-		w.reserve(fmt.Sprintf("r%02d", i))
+		g.Go(func() error {
+			return live.Client.Create(t.Context(), s.parse(reservation(fmt.Sprintf("r%02d", i))))
+		})
 	}
-	watches, err := metadata.NewForConfig(w.config)
-	w.must(err)
-	ledger = NewEqualityCache()
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	watches, err := metadata.NewForConfig(live.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger = copier.NewEqualityCache()
 	t.Cleanup(ledger.Unwatch)
-	c = w.copier(l.funcs(), WithEqualityCache(ledger), WithWatches(watches, nil), UseSnapshot())
-	w.wantCounts("ahead", w.mustCopy(c), Counts{Created: many})
-	kinds, err = c.LargeKinds(t.Context(), many)
-	w.must(err)
+	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, l.funcs()), owner,
+		copier.WithEqualityCache(ledger), copier.WithWatches(watches, nil), copier.UseSnapshot())
+	s.wantCounts("ahead", s.mustCopy(), copier.Counts{Created: many})
+	if kinds, err = s.copier.LargeKinds(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
 	if len(kinds) != 1 || kinds[0].Name() != "IPReservation" {
 		t.Errorf("%d kinds have many: one has", len(kinds))
 	}
-	w.must(c.Watch(t.Context(), kinds))
-	return w, c, ledger, kinds
+	if err := s.copier.Watch(t.Context(), kinds); err != nil {
+		t.Fatal(err)
+	}
+	return s, ledger, kinds
 }
 
-func (w *world) reserve(name string) {
-	w.Helper()
-	w.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+func reservation(name string) string {
+	return "apiVersion: crd.projectcalico.org/v1\nkind: IPReservation\nmetadata: {name: " + name + "}\nspec: {reservedCIDRs: [10.0.0.0/8]}"
 }
 
 // Whatever is written on either side is seen without a list, as soon as the server has answered the writer.
 func TestFollow(t *testing.T) {
 	l := &lists{}
-	w, c, _, followed := newFollower(t, l)
+	s, _, followed := follower(t, l)
 	kinds := resources.Default().All()
-	w.must(c.Snapshot.Take(t.Context(), kinds))
+	if err := s.copier.Snapshot.Take(t.Context(), kinds); err != nil {
+		t.Fatal(err)
+	}
 	l.of.Store(0)
 	cases := []struct {
 		name, why string
 		do        func()
 		moving    bool // in v1
 		broken    []string
-		copied    Counts
+		copied    copier.Counts
 	}{
-		{name: "nothing", why: "our own writes are none", do: func() {}, copied: Counts{Kept: many}},
+		{name: "nothing", why: "our own writes are none", do: func() {}, copied: copier.Counts{Kept: many}},
 		{name: "v1 changed", why: "the newest write to v1", do: func() {
-			w.patch(named(v1("IPReservation"), "r03"), `{"spec":{"reservedCIDRs":["11.0.0.0/8"]}}`)
-		}, moving: true, broken: []string{"r03"}, copied: Counts{Kept: many - 1, Updated: 1}},
+			s.patch(s.get(v1("IPReservation"), "r03"), `{"spec":{"reservedCIDRs":["11.0.0.0/8"]}}`)
+		}, moving: true, broken: []string{"r03"}, copied: copier.Counts{Kept: many - 1, Updated: 1}},
 		{name: "the barrier itself changed", why: "the object that we write may be written by others", do: func() {
-			w.patch(named(v1("IPReservation"), "r00"), `{"spec":{"reservedCIDRs":["12.0.0.0/8"]}}`)
-		}, moving: true, broken: []string{"r00"}, copied: Counts{Kept: many - 1, Updated: 1}},
-		{name: "v1 created", why: "it is not in v3", do: func() { w.reserve("new") },
-			moving: true, broken: []string{"new"}, copied: Counts{Kept: many, Created: 1}},
-		{name: "v1 deleted", why: "its copy has to go", do: func() { w.remove(named(v1("IPReservation"), "new")) },
-			moving: true, broken: []string{"new"}, copied: Counts{Kept: many, Deleted: 1}},
-		{name: "v3 deleted", why: "v1 has not moved, and v3 lacks one", do: func() { w.remove(named(v3("IPReservation"), "r05")) },
-			broken: []string{"r05"}, copied: Counts{Kept: many - 1, Created: 1}},
+			s.patch(s.get(v1("IPReservation"), "r00"), `{"spec":{"reservedCIDRs":["12.0.0.0/8"]}}`)
+		}, moving: true, broken: []string{"r00"}, copied: copier.Counts{Kept: many - 1, Updated: 1}},
+		{name: "v1 created", why: "it is not in v3", do: func() { s.create(reservation("new")) },
+			moving: true, broken: []string{"new"}, copied: copier.Counts{Kept: many, Created: 1}},
+		{name: "v1 deleted", why: "its copy has to go", do: func() { s.remove(s.get(v1("IPReservation"), "new")) },
+			moving: true, broken: []string{"new"}, copied: copier.Counts{Kept: many, Deleted: 1}},
+		{name: "v3 deleted", why: "v1 has not moved, and v3 lacks one", do: func() { s.remove(s.get(v3("IPReservation"), "r05")) },
+			broken: []string{"r05"}, copied: copier.Counts{Kept: many - 1, Created: 1}},
 		{name: "v3 changed", why: "somebody has edited our copy", do: func() {
-			w.patch(named(v3("IPReservation"), "r07"), `{"spec":{"reservedCIDRs":["13.0.0.0/8"]}}`)
-		}, broken: []string{"r07"}, copied: Counts{Kept: many - 1, Conflicts: 1}},
+			s.patch(s.get(v3("IPReservation"), "r07"), `{"spec":{"reservedCIDRs":["13.0.0.0/8"]}}`)
+		}, broken: []string{"r07"}, copied: copier.Counts{Kept: many - 1, Conflicts: 1}},
 		{name: "the copy of the barrier changed", why: "that we have written v1 is no change of v1, to be copied over the edit", do: func() {
-			w.patch(named(v3("IPReservation"), "r00"), `{"spec":{"reservedCIDRs":null}}`)
-		}, broken: []string{"r00", "r07"}, copied: Counts{Kept: many - 2, Conflicts: 2}},
+			s.patch(s.get(v3("IPReservation"), "r00"), `{"spec":{"reservedCIDRs":null}}`)
+		}, broken: []string{"r00", "r07"}, copied: copier.Counts{Kept: many - 2, Conflicts: 2}},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.do()
-			moving, err := c.ChangedSince(t.Context(), kinds)
+			moving, err := s.copier.ChangedSince(t.Context(), kinds)
 			if err != nil || (len(moving) > 0) != tc.moving {
 				t.Errorf("v1 moves in %d kinds (%v): %s", len(moving), err, tc.why)
 			}
-			if diff := cmp.Diff(tc.broken, broken(w.mustVerify(c))); diff != "" {
+			if diff := cmp.Diff(tc.broken, broken(s.mustVerify())); diff != "" {
 				t.Errorf("what differs, %s (-want +got):\n%s", tc.why, diff)
 			}
-			w.wantCounts(tc.why, w.mustCopy(c), tc.copied)
+			s.wantCounts(tc.why, s.mustCopy(), tc.copied)
 		})
 	}
 	if n := l.of.Load(); n != 0 {
 		t.Errorf("%d lists of the kind that is followed", n)
 	}
 	for range 2 {
-		w.must(c.LiftBarriers(t.Context(), followed))
+		if err := s.copier.LiftBarriers(t.Context(), followed); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if notes := w.get(v1("IPReservation"), "r00").GetAnnotations(); len(notes) != 0 {
+	if notes := s.get(v1("IPReservation"), "r00").GetAnnotations(); len(notes) != 0 {
 		t.Errorf("annotations %v are left on the v1 object", notes)
 	}
 }
 
 // broken names what a verification finds fault with.
-func broken(v Verification) (all []string) {
+func broken(v copier.Verification) (names []string) {
 	for _, c := range v.Different {
-		all = append(all, c.Name)
+		names = append(names, c.Name)
 	}
-	return append(all, names(slices.Concat(v.Missing, v.Extra))...)
+	for _, p := range slices.Concat(v.Missing, v.Extra) {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // Where a watch cannot be trusted any more, the kind is listed, and nothing is overlooked.
 func TestUnfollowed(t *testing.T) {
 	cases := map[string]struct {
 		why string
-		do  func(w *world, l *lists, ledger *EqualityCache)
+		do  func(s *scene, l *lists, ledger *copier.EqualityCache)
 	}{
-		"an answer is lost": {why: "nobody knows what the barrier has become", do: func(_ *world, l *lists, _ *EqualityCache) { l.deaf.Store(true) }},
-		"the watches ended": {why: "nothing is shown any more", do: func(_ *world, _ *lists, ledger *EqualityCache) { ledger.Unwatch() }},
-		"the barrier is gone": {why: "there is nothing that may be written in v1", do: func(w *world, _ *lists, _ *EqualityCache) {
-			w.remove(named(v1("IPReservation"), "r00"))
-			w.remove(named(v3("IPReservation"), "r00"))
+		"an answer is lost": {why: "nobody knows what the barrier has become", do: func(_ *scene, l *lists, _ *copier.EqualityCache) { l.deaf.Store(true) }},
+		"the watches ended": {why: "nothing is shown any more", do: func(_ *scene, _ *lists, ledger *copier.EqualityCache) { ledger.Unwatch() }},
+		"the barrier is gone": {why: "there is nothing that may be written in v1", do: func(s *scene, _ *lists, _ *copier.EqualityCache) {
+			s.remove(s.get(v1("IPReservation"), "r00"))
+			s.remove(s.get(v3("IPReservation"), "r00"))
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := &lists{}
-			w, c, ledger, _ := newFollower(t, l)
-			w.patch(named(v1("IPReservation"), "r03"), `{"spec":{"reservedCIDRs":["11.0.0.0/8"]}}`)
-			tc.do(w, l, ledger)
+			s, ledger, _ := follower(t, l)
+			s.patch(s.get(v1("IPReservation"), "r03"), `{"spec":{"reservedCIDRs":["11.0.0.0/8"]}}`)
+			tc.do(s, l, ledger)
 			l.of.Store(0)
-			if diff := cmp.Diff([]string{"r03"}, broken(w.mustVerify(c))); diff != "" {
+			if diff := cmp.Diff([]string{"r03"}, broken(s.mustVerify())); diff != "" {
 				t.Errorf("what differs (-want +got):\n%s", diff)
 			}
 			if l.of.Load() == 0 {

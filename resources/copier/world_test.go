@@ -1,7 +1,6 @@
 package copier
 
 import (
-	stdcmp "cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -27,13 +24,11 @@ import (
 )
 
 // world is a storage with both sides, for what needs no real API server: nothing is refused, filled in or
-// collected there. newLive makes one that is a real API server.
+// collected there.
 type world struct {
 	*testing.T
 	client client.WithWatch
-	config *rest.Config // of the real one
 	made   int
-	showAs types.UID // of what is created next; empty: a new one
 
 	mu            sync.Mutex
 	statusWriters map[types.UID][]string
@@ -50,13 +45,12 @@ func newWorld(t *testing.T) *world {
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().WithReturnManagedFields()
 	for _, kind := range resources.Default().All() {
 		for _, gvk := range []schema.GroupVersionKind{kind.V1GVK(), kind.V3GVK()} {
-			obj := named(gvk, "")
 			scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(listKind(gvk), &unstructured.UnstructuredList{})
 			if kind.HasStatus(nil) {
-				builder = builder.WithStatusSubresource(obj)
+				builder = builder.WithStatusSubresource(objectOf(gvk))
 			}
-			builder = builder.WithIndex(obj, metav1.ObjectNameField, func(obj client.Object) []string { return []string{obj.GetName()} })
+			builder = builder.WithIndex(objectOf(gvk), metav1.ObjectNameField, func(obj client.Object) []string { return []string{obj.GetName()} })
 		}
 		builder = builder.WithObjects(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind.V1CRDName()}})
 	}
@@ -64,8 +58,7 @@ func newWorld(t *testing.T) *world {
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			w.mu.Lock()
 			w.made++
-			obj.SetUID(stdcmp.Or(w.showAs, types.UID(fmt.Sprintf("00000000-0000-4000-8000-%010x2b", w.made)))) // none is the mirror of another, bit by bit
-			w.showAs = ""
+			obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%010x2b", w.made))) // none is the mirror of another, bit by bit
 			w.mu.Unlock()
 			return c.Create(ctx, obj, opts...)
 		},
@@ -116,35 +109,26 @@ func (w *world) showStatusWriters(obj client.Object) {
 	obj.SetManagedFields(entries)
 }
 
+func objectOf(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	return obj
+}
+
 // copier is one of the migration me. faults stand between it and the world.
 func (w *world) copier(faults interceptor.Funcs, opts ...Option) *Copier {
 	opts = append(opts, WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))
 	return New(resources.Default(), interceptor.NewClient(w.client, faults), me, opts...)
 }
 
-func v1(kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: kind}
-}
-
-func v3(kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: resources.V3Group, Version: resources.V3Version, Kind: kind}
-}
-
-func named(gvk schema.GroupVersionKind, name string) *unstructured.Unstructured {
-	obj := &unstructured.Unstructured{Object: map[string]any{}}
-	obj.SetGroupVersionKind(gvk)
-	obj.SetName(name)
-	return obj
-}
-
 func (w *world) v1(kind, text string) *unstructured.Unstructured {
 	w.Helper()
-	return w.create(v1(kind), text)
+	return w.create(schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: kind}, text)
 }
 
 func (w *world) v3(kind, text string) *unstructured.Unstructured {
 	w.Helper()
-	return w.create(v3(kind), text)
+	return w.create(schema.GroupVersionKind{Group: resources.V3Group, Version: resources.V3Version, Kind: kind}, text)
 }
 
 func (w *world) create(gvk schema.GroupVersionKind, text string) *unstructured.Unstructured {
@@ -158,8 +142,8 @@ func (w *world) create(gvk schema.GroupVersionKind, text string) *unstructured.U
 // get returns nil where there is none.
 func (w *world) get(gvk schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	w.Helper()
-	obj := named(gvk, name)
-	err := w.client.Get(w.Context(), client.ObjectKeyFromObject(obj), obj)
+	obj := objectOf(gvk)
+	err := w.client.Get(w.Context(), client.ObjectKey{Name: name}, obj)
 	if client.IgnoreNotFound(err) == nil && err != nil {
 		return nil
 	}
@@ -175,20 +159,6 @@ func (w *world) patch(obj client.Object, change string) {
 func (w *world) patchStatus(obj client.Object, manager, change string) {
 	w.Helper()
 	w.must(w.client.Status().Patch(w.Context(), obj, client.RawPatch(types.MergePatchType, []byte(change)), client.FieldOwner(manager)))
-}
-
-func (w *world) remove(obj client.Object) {
-	w.Helper()
-	w.must(w.client.Delete(w.Context(), obj))
-}
-
-// count is the number of objects of a kind.
-func (w *world) count(gvk schema.GroupVersionKind) int {
-	w.Helper()
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk)
-	w.must(w.client.List(w.Context(), list))
-	return len(list.Items)
 }
 
 func (w *world) must(err error) {
@@ -217,70 +187,5 @@ func (w *world) wantVerified(c *Copier) {
 	w.Helper()
 	if v := w.mustVerify(c); !v.OK() {
 		w.Errorf("the sides differ: %v, missing %v, extra %v", v.Different, v.Missing, v.Extra)
-	}
-}
-
-// mustDelete takes the copies back and fails if any is left.
-func (w *world) mustDelete(c *Copier) Deletion {
-	w.Helper()
-	deletion, err := c.DeleteCopies(w.Context(), false)
-	if err != nil || len(deletion.Remaining) != 0 {
-		w.Fatalf("delete: %+v, %v", deletion, err)
-	}
-	return deletion
-}
-
-func (w *world) mustCompare(c *Copier) Comparison {
-	w.Helper()
-	compared, err := c.Compare(w.Context())
-	w.must(err)
-	return compared
-}
-
-// wantCounts compares the counters of a copy.
-func (w *world) wantCounts(when string, got Result, want Counts) {
-	w.Helper()
-	want.Done = want.Created + want.AlreadyEqual + want.Kept + want.Updated + want.Conflicts + want.Rejected + want.Terminating
-	want.Total = want.Done
-	if diff := cmp.Diff(want, got.Counts); diff != "" {
-		w.Errorf("%s (-want +got):\n%s", when, diff)
-	}
-}
-
-// said is what a Copy, or a Verify, says of an object: its cause and the fields.
-func said(conflicts []Conflict) map[string]string {
-	out := map[string]string{}
-	for _, c := range conflicts {
-		text := string(c.Cause)
-		for _, f := range c.Fields {
-			text += " " + f.Path
-		}
-		out[c.Name] = text
-	}
-	return out
-}
-
-func (w *world) wantSaid(when string, got []Conflict, want map[string]string) {
-	w.Helper()
-	if diff := cmp.Diff(want, said(got)); diff != "" {
-		w.Errorf("%s (-want +got):\n%s", when, diff)
-	}
-}
-
-// names are those of the objects that have problems.
-func names(problems []resources.Problem) (all []string) {
-	for _, p := range problems {
-		all = append(all, p.Name)
-	}
-	return all
-}
-
-// wantRemap remaps and fails unless it patched so many and missed the owners of these.
-func (w *world) wantRemap(c *Copier, patched int64, missing ...string) {
-	w.Helper()
-	result, err := c.RemapOwners(w.Context())
-	w.must(err)
-	if diff := cmp.Diff(missing, names(result.Missing)); diff != "" || result.Patched != patched {
-		w.Errorf("%d patched, want %d; missing owners (-want +got):\n%s", result.Patched, patched, diff)
 	}
 }

@@ -3,6 +3,7 @@ package copier
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,5 +177,47 @@ func TestAStatusFollowsV1(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
+// A repair keeps the owners in Calico that a copy has. It may not say that the copy is complete while they are
+// others than in v1: that would look like somebody's deed, and the migration would wait for a person.
+func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
+	const owned = `{"metadata":{"ownerReferences":[{"apiVersion":"crd.projectcalico.org/v1","kind":"Tier","name":"security","uid":"%s"}]}}`
+	for name, tc := range map[string]struct {
+		why    string
+		before string // what v1 becomes before the first copy, and after it
+		after  string
+	}{
+		"withheld":      {why: "the copy ahead has no owners, and v1 changes before the lock", before: owned, after: `{"spec":{"order":7}}`},
+		"owner removed": {why: "v1 has let go of its owner, and nobody has changed the copy", before: owned, after: `{"metadata":{"ownerReferences":null},"spec":{"order":7}}`},
+		"owner added":   {why: "the same", before: `{}`, after: owned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			policy := kindOf(t, "GlobalNetworkPolicy").V1GVK()
+			tier := w.v1("Tier", "metadata: {name: security}\nspec: {order: 5}")
+			w.v1("GlobalNetworkPolicy", "metadata: {name: security.p}\nspec: {tier: security, selector: all()}")
+			change := func(text string) {
+				w.patch(w.get(policy, "security.p"), strings.ReplaceAll(text, "%s", string(tier.GetUID())))
+			}
+			change(tc.before)
+			ahead, locked := w.copier(interceptor.Funcs{}, DeferOwners()), w.copier(interceptor.Funcs{})
+			w.mustCopy(ahead)
+			if name == "owner removed" {
+				_, err := locked.RemapOwners(t.Context())
+				w.must(err)
+			}
+			change(tc.after)
+			for range 2 { // again, as after a crash
+				w.mustCopy(locked)
+			}
+			remapped, err := locked.RemapOwners(t.Context())
+			w.must(err)
+			if diff := cmp.Diff(RemapResult{Patched: 1}, remapped); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+			w.wantVerified(locked)
+		})
 	}
 }
