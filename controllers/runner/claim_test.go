@@ -54,6 +54,7 @@ func TestTwoInstallations(t *testing.T) {
 	b := newBenchOn(t, fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&errand{}).Build())
 	b.welcome = true
 	leases := map[string]*coordinationv1.Lease{}
+	var unread error // nil: leases can be read
 	renews := func(names ...string) {
 		for _, name := range names {
 			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To[int32](15)}}
@@ -64,7 +65,10 @@ func TestTwoInstallations(t *testing.T) {
 	manager := func(name string) *runner.Reconciler[*errand] {
 		return &runner.Reconciler[*errand]{Client: b.Client, Machine: b.Machine, Program: b.Program, Clock: b.Clock, Random: b.Random, Metrics: b.Metrics,
 			Busy: &runner.Busy{Manager: name}, Recorder: events.NewFakeRecorder(100), Lease: func(_ context.Context, manager string) (*coordinationv1.Lease, error) {
-				if lease := leases[manager]; lease != nil {
+				switch lease := leases[manager]; {
+				case unread != nil:
+					return nil, unread
+				case lease != nil:
 					return lease, nil
 				}
 				return nil, apierrs.NewNotFound(coordinationv1.Resource("leases"), manager)
@@ -89,6 +93,17 @@ func TestTwoInstallations(t *testing.T) {
 		}
 		b.clock.Step(6 * time.Minute)
 	}
+	unread = apierrs.NewForbidden(coordinationv1.Resource("leases"), "one", nil)
+	for range 3 {
+		_, _, said := b.passOf(other)
+		drives("ns-a/one", "somebody may hold a lease that cannot be read")
+		if said != "" && !strings.Contains(said, "cannot tell whether it is still there: read its lease: ") {
+			t.Errorf("it says %q", said)
+		}
+		b.clock.Step(time.Hour)
+	}
+	unread = nil
+	renews("ns-a/one", "ns-b/other")
 	leases["ns-a/one"].Spec.HolderIdentity = ptr.To("") // as a leader leaves it that ends
 	if _, _, said := b.passOf(other); !strings.Contains(said, "takes the object over from that of another installation, ns-a/one") {
 		t.Errorf("it says %q", said)
