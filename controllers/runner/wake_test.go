@@ -130,6 +130,26 @@ func TestWokenBy(t *testing.T) {
 	}
 }
 
+// A deletion that the watch has missed is told of when all is listed again, in an envelope.
+func TestDeletionsWakeAsOtherChangesDo(t *testing.T) {
+	gone := object("n1", "x")
+	for name, c := range map[string]struct {
+		why  string
+		told any
+		want *metav1.PartialObjectMetadata
+	}{
+		"seen":              {"the object is the last that there was", gone, gone},
+		"missed":            {"what it woke would wait for its poll, or for ever", cache.DeletedFinalStateUnknown{Key: "n1/x", Obj: gone}, gone},
+		"missed, and empty": {"nobody knows whom it concerned", cache.DeletedFinalStateUnknown{Key: "n1/x"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, metadataOf(c.told)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
 // doors is a machine that watches.
 func doors(t testing.TB, watch string) *fsm.Machine {
 	t.Helper()
