@@ -85,37 +85,40 @@ func TestAttach(t *testing.T) {
 			t.Error("a stream without an end")
 		}
 	})
-	t.Run("the stream ends with the process", func(t *testing.T) {
-		s, err := open(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
-			t.Errorf("answered %q, %v", got, err)
-		}
-		running.Kill()
-		if _, err := s.Read(make([]byte, 1)); err == nil {
-			t.Error("a stream without an end")
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		harness.Eventually(t, "an answer of the process that follows", func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			s, err := open(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = s.Close() }() // it has answered, or not
-			_, err = ask(s)
-			return err
-		})
-		if running.Starts() != 2 {
-			t.Errorf("%d processes, want 2", running.Starts())
-		}
-	})
+	t.Run("the stream ends with the process", func(t *testing.T) { ended(t, open, running) })
 	t.Run("an attach that is refused", func(t *testing.T) { refused(t, open, cluster.Client) })
+}
+
+// ended kills the process: its stream ends, and a stream of the next one is to be had.
+func ended(t *testing.T, open func(context.Context) (io.ReadWriteCloser, error), running *container.Container) {
+	s, err := open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
+		t.Errorf("answered %q, %v", got, err)
+	}
+	running.Kill()
+	if _, err := s.Read(make([]byte, 1)); err == nil {
+		t.Error("a stream without an end")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	harness.Eventually(t, "an answer of the process that follows", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		s, err := open(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = s.Close() }() // it has answered, or not
+		_, err = ask(s)
+		return err
+	})
+	if running.Starts() != 2 {
+		t.Errorf("%d processes, want 2", running.Starts())
+	}
 }
 
 // refused attaches to a pod that seems to run, and whose kubelet knows nothing of it.
