@@ -13,6 +13,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/utils/clock"
@@ -51,6 +52,44 @@ func withoutCollector(c client.WithWatch) client.WithWatch {
 			return c.Create(ctx, obj, opts...)
 		},
 	})
+}
+
+// References come back to v1 objects when the garbage collector has done what it had in its queue for having missed the owners,
+// and not before: it would delete the objects.
+func TestOwnersOfV1ComeBackAfterTheCollector(t *testing.T) {
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": "all()"}}}
+	policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+	policy.SetKind("GlobalNetworkPolicy")
+	policy.SetName("t.p")
+	policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+	var order []string
+	cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, policy).Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if obj.GetName() != canaryName {
+				return c.Create(ctx, obj, opts...)
+			}
+			order = append(order, "the collector is asked")
+			return nil // it has eaten it already
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == policy.GetName() {
+				order = append(order, "owners are written")
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	for _, action := range []string{"DetachV1Owners", "AttachV1Owners"} {
+		_, err := once(t, cl, dm, action, nil)
+		must(t, err)
+	}
+	if diff := cmp.Diff([]string{"owners are written", "the collector is asked", "owners are written"}, order); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+	if diff := cmp.Diff([]metav1.OwnerReference{tierOwner}, policy.GetOwnerReferences()); diff != "" {
+		t.Errorf("owners afterwards (-want +got):\n%s", diff)
+	}
 }
 
 // Owners come back also where somebody has removed the note of which kinds have lost theirs.

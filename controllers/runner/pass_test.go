@@ -267,6 +267,25 @@ func (b *bench) remove(ctx context.Context) error {
 	return errors.Join(b.outside.Patch(ctx, obj, body), b.outside.Delete(ctx, obj))
 }
 
+// A crash between the two leaves a state without an object, which is found by itself. The other way round it would leave an
+// object with our finalizer of which nothing is known.
+func TestTheStateGoesAfterTheFinalizer(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	if err := b.outside.Delete(t.Context(), b.stored()); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // to Leaving, what is held, to Gone, the finalizer
+		if _, err := b.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := b.written()
+	if diff := cmp.Diff([]string{"object", "drop"}, all[max(0, len(all)-2):]); diff != "" {
+		t.Errorf("the last writes of %q (-want +got):\n%s", all, diff)
+	}
+}
+
 func TestFailureOfTheStatusWriteIsReported(t *testing.T) {
 	b := newBench(t)
 	b.between(func(context.Context, string, func() error) error {
