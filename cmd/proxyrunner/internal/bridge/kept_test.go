@@ -58,6 +58,23 @@ func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
 	}
 }
 
+// What is not kept leaves a gap: a client that resumed before it would miss a message, and not know.
+func TestNothingIsKeptBeforeAGap(t *testing.T) {
+	for name, size := range map[string]int{"too long to be kept": maxKeptBytes + 1, "kept": 10} {
+		t.Run(name, func(t *testing.T) {
+			b := New(Options{})
+			s := opened(t, b, "", true)
+			for _, n := range []int{10, size, 10} {
+				sayAll(t, b, s, 1, n)
+			}
+			want := map[bool]int{true: 1, false: 3}[size > maxKeptBytes]
+			if n := len(s.box.kept.items); n != want {
+				t.Errorf("%d messages are kept, want %d", n, want)
+			}
+		})
+	}
+}
+
 // Waiting messages count more than what was written.
 func TestHistoryMakesRoom(t *testing.T) {
 	b := New(Options{Answers: limit.NewBudget(1000 + itemBytes)})
