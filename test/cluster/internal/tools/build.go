@@ -67,20 +67,33 @@ func Build(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("ask go for its version: %w; Go must be installed", err)
 	}
-	var builds []*build
+	builds, err := o.plan(ctx, string(goVersion))
+	if err != nil {
+		return err
+	}
+	for _, b := range builds {
+		if err := o.provide(ctx, b); err != nil {
+			return fmt.Errorf("provide %s: %w", b.names(), err)
+		}
+	}
+	return nil
+}
+
+// plan links what is there as Assets, and says how the other programs are built.
+func (o Options) plan(ctx context.Context, goVersion string) (builds []*build, err error) {
 	for _, p := range programs {
 		if !slices.Contains(o.Names, p.name) {
 			continue
 		}
 		if o.Assets != "" && !p.ours {
 			if err := o.fromAssets(p); err != nil {
-				return fmt.Errorf("provide %s: %w", p.name, err)
+				return nil, fmt.Errorf("provide %s: %w", p.name, err)
 			}
 			continue
 		}
-		b, err := o.locate(ctx, p, string(goVersion))
+		b, err := o.locate(ctx, p, goVersion)
 		if err != nil {
-			return fmt.Errorf("provide %s: %w", p.name, err)
+			return nil, fmt.Errorf("provide %s: %w", p.name, err)
 		}
 		same := slices.IndexFunc(builds, func(other *build) bool { return other.dir == b.dir && other.cache == b.cache })
 		if same < 0 {
@@ -89,12 +102,7 @@ func Build(ctx context.Context, o Options) error {
 			builds[same].programs = append(builds[same].programs, p)
 		}
 	}
-	for _, b := range builds {
-		if err := o.provide(ctx, b); err != nil {
-			return fmt.Errorf("provide %s: %w", b.names(), err)
-		}
-	}
-	return nil
+	return builds, nil
 }
 
 // provide puts the programs of a build into Out.
