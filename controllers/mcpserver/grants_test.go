@@ -98,7 +98,11 @@ func TestNoRightsOnWhatIsOthers(t *testing.T) {
 					}
 					w.await(account, what, false)
 				}
+				w.writes = 0
 				taken()
+				if w.writes > 0 {
+					t.Errorf("%d writes before it was asked whose the names are: rights that are taken back were there", w.writes)
+				}
 
 				// Once it is gone, the proxy may make its own; the API server needs a moment to notice.
 				if err := w.client.Delete(t.Context(), theirs, client.GracePeriodSeconds(0)); err != nil {
