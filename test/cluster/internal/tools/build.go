@@ -48,12 +48,13 @@ type build struct {
 	module []byte
 }
 
-func (b *build) names() string {
-	var names []string
-	for _, p := range b.programs {
-		names = append(names, p.name)
+// names are those of programs, for people.
+func names(of []program) string {
+	var all []string
+	for _, p := range of {
+		all = append(all, p.name)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(all, ", ")
 }
 
 // Build puts the wanted programs into Out. Whatever is built appears under its
@@ -73,7 +74,7 @@ func Build(ctx context.Context, o Options) error {
 	}
 	for _, b := range builds {
 		if err := o.provide(ctx, b); err != nil {
-			return fmt.Errorf("provide %s: %w", b.names(), err)
+			return fmt.Errorf("provide %s: %w", names(b.programs), err)
 		}
 	}
 	return nil
@@ -157,7 +158,7 @@ func (o Options) keep(ctx context.Context, b *build) error {
 		return err
 	}
 	unlock, err := process.Lock(b.cache, func() {
-		fmt.Fprintf(o.Progress, "%s: waiting for another build\n", b.names())
+		fmt.Fprintf(o.Progress, "%s: waiting for another build\n", names(b.programs))
 	})
 	if err != nil {
 		return err
@@ -186,9 +187,9 @@ func (o Options) compile(ctx context.Context, b *build, wanted []program, folder
 		return err
 	}
 	defer os.RemoveAll(partial)
-	var names, sources []string
+	var sources []string
 	for _, p := range wanted {
-		names, sources = append(names, p.name), append(sources, p.source)
+		sources = append(sources, p.source)
 	}
 	command := func(args ...string) *exec.Cmd {
 		c := exec.CommandContext(ctx, "go", slices.Concat(args, sources)...)
@@ -197,7 +198,7 @@ func (o Options) compile(ctx context.Context, b *build, wanted []program, folder
 		c.Env = append(os.Environ(), "GOWORK=off")
 		return c
 	}
-	said := &progress{to: o.Progress, what: strings.Join(names, ", ")}
+	said := &progress{to: o.Progress, what: names(wanted)}
 	if b.cache != "" {
 		// If it cannot be told, go build says why.
 		stale, _ := command(slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, b.flags)...).Output()
