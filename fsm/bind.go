@@ -16,7 +16,9 @@ func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnosti
 	if diags.Err() != nil {
 		return nil, diags
 	}
-	return &Machine{def: def, prog: prog, bindings: b, infos: infosOf(prog, def.Spec.Initial), callbacks: callbacks()}, diags
+	m := newMachine(def, prog, b, engineCallbacks())
+	m.infos = infosOf(prog, def.Spec.Initial)
+	return m, diags
 }
 
 // Provable is a machine to be proved, and only that: also where Bind refuses the file
@@ -28,5 +30,5 @@ func Provable(def *program.Definition, b program.Bindings) *Machine {
 	if found.Err() != nil {
 		return nil
 	}
-	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
+	return newMachine(def, prog, b, engineCallbacks())
 }

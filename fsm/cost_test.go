@@ -99,7 +99,7 @@ func TestAReconcileHasABudget(t *testing.T) {
 	}
 	r.spent = expr.MaxRunCost + 1
 	got := r.truth(t.Context(), e)
-	want := decision{because: e.Text, got: "error: " + errBudget.Error(), err: errBudget}
+	want := verdict{because: e.Text, got: "error: " + errBudget.Error(), err: errBudget}
 	if !errors.Is(got.err, errBudget) {
 		t.Errorf("got %v", got.err)
 	}

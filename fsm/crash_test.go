@@ -83,7 +83,7 @@ func TestCrashAnywhereEndsTheSame(t *testing.T) {
 func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 	calm := shipped(t)
 	passes := 0
-	calm.Interrupt = func(cmd fsm.Command, done bool) bool {
+	calm.Interrupt = func(cmd fsm.Decision, done bool) bool {
 		if cmd.Do == fsm.Commit && !done {
 			passes++
 		}
@@ -93,7 +93,7 @@ func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 	for at := range passes {
 		w := shipped(t)
 		n := 0
-		w.Interrupt = func(cmd fsm.Command, done bool) bool {
+		w.Interrupt = func(cmd fsm.Decision, done bool) bool {
 			if cmd.Do == fsm.Commit && !done {
 				w.ConflictNext = n == at
 				n++

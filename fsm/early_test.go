@@ -145,7 +145,7 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(file), external())
 			w.GiveGuard("b", simulate.GuardAnswer{})
 			var called []time.Duration
-			w.Respond = func(action string, _ fsm.Command) (simulate.Answer, bool) {
+			w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
 				if action != "Look" {
 					return simulate.Answer{}, false
 				}

@@ -1,13 +1,253 @@
 package fsm
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	looplab "github.com/looplab/fsm"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
+
+// looplab/fsm carries every step and every transition, and decides which exit is taken: the event of each is fired in
+// turn, before_event asks its guard, and one that is cancelled is closed. A step is an event from a phase to itself, whose
+// before_event calls the action, so that no action is called which the events of its phase do not have. This is the one
+// callback that reaches the driver, by Run.Apply; all others only read and change the run.
+//
+// What an event needs is its argument, so one set of callbacks serves all machines, and one FSM of a phase any number of runs,
+// one after another. Nothing is kept in it: the stored state is the truth.
+
+func engineCallbacks() looplab.Callbacks {
+	return looplab.Callbacks{"before_event": beforeEvent, "leave_state": leaveState, "enter_state": enterState}
+}
+
+// newMachine is the only place that makes one.
+func newMachine(def *program.Definition, prog *program.Program, b program.Bindings, callbacks looplab.Callbacks) *Machine {
+	m := &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks, fsms: map[string]*sync.Pool{}}
+	for name, s := range prog.Events {
+		m.fsms[name] = &sync.Pool{New: func() any { return looplab.NewFSM(s.Name, s.Events, callbacks) }}
+	}
+	return m
+}
+
+// firing is what the callbacks of an event get, as its only argument.
+type firing struct {
+	run *Run
+
+	// Of a step: what to do, and what came of it.
+	step    *Decision
+	do      Do
+	called  bool
+	outcome Result
+	dropped error
+
+	// Of a transition: its guard, what else it needs, and what is told of it.
+	guard     *expr.Expr
+	unguarded bool // by onError: an exit may have the reason of the error
+	needs     func(context.Context) error
+	missing   error  // what came of needs
+	reason    string // empty: the name of the event
+	message   string
+	text      *expr.Template // in place of message
+}
+
+// closedError is why a guard keeps a transition from being made.
+type closedError struct{ verdict }
+
+func (e *closedError) Error() string { return "the guard is not true: " + e.because + ": " + e.got }
+
+// What makes an event one that the machine does not have.
+var (
+	errIllegal = errors.New("illegal transition")
+	errNoCall  = errors.New("it leads out of the phase, and a step does not")
+	errNoWay   = errors.New("it leads nowhere else")
+)
+
+// beforeEvent does what an event stands for: it calls the action of a step, and asks the guard of a transition. An
+// error cancels. Nothing here may ask the FSM for anything but its state: it is locked.
+func beforeEvent(ctx context.Context, e *looplab.Event) {
+	f := e.Args[0].(*firing)
+	var err error
+	switch stays := e.Src == e.Dst; {
+	case f.step != nil && !stays:
+		err = errNoCall
+	case f.step != nil:
+		err = f.call(ctx)
+	case stays:
+		err = errNoWay
+	case f.run.m.prog.Phases[e.Dst] == nil:
+		err = fmt.Errorf("there is no phase %q", e.Dst)
+	case !f.unguarded:
+		err = f.guardError(ctx, f.run.m.prog.Events[e.Src].Means[e.Event])
+	}
+	if err != nil {
+		e.Cancel(err)
+	}
+}
+
+func (f *firing) call(ctx context.Context) error {
+	f.called = true
+	f.run.calls()
+	if f.outcome, f.dropped = f.do(ctx, *f.step); f.dropped != nil {
+		return f.dropped
+	}
+	return f.outcome.Err
+}
+
+// guardError is nil while the guard of the event is open, and all is there that the transition needs.
+func (f *firing) guardError(ctx context.Context, m program.Meaning) error {
+	if !slices.Contains(m.Guards, f.guard) {
+		return errors.New("the guard is that of another event")
+	}
+	if asked := f.run.truth(ctx, f.guard); !asked.open {
+		return &closedError{asked}
+	}
+	if f.needs != nil {
+		f.missing = f.needs(ctx)
+	}
+	return f.missing
+}
+
+// leaveState ends what another callback has found wrong, before anything is changed.
+func leaveState(_ context.Context, e *looplab.Event) {
+	if e.Err != nil {
+		e.Cancel(e.Err)
+	}
+}
+
+// enterState notes in the run what is to be stored of the transition.
+func enterState(ctx context.Context, e *looplab.Event) {
+	f := e.Args[0].(*firing)
+	r, reason := f.run, cmp.Or(f.reason, e.Event)
+	switch {
+	case r.m.prog.Events[e.Src].Means[e.Event].Renames:
+		r.rename(e.Dst, reason)
+	case e.Src == program.NoPhase:
+		r.enter(e.Dst, "", reason, f.message)
+	default:
+		message := cmp.Or(f.message, f.text.Render(r.value(ctx)))
+		r.recordRequests(ctx, f.guard)
+		r.enter(e.Dst, e.Src, reason, message)
+	}
+}
+
+// Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
+// machine refuses the event. The error is that of do: the run is to be thrown away then.
+func (r *Run) Apply(ctx context.Context, do Do) error {
+	if r.acting == nil {
+		return nil
+	}
+	f := &firing{run: r, step: r.acting, do: do}
+	err := r.fire(ctx, f.step.Step, f)
+	switch {
+	case f.dropped != nil:
+		r.acting = nil
+		return f.dropped
+	case f.called && (err == nil || f.outcome.Err != nil):
+		r.done(ctx, f.outcome)
+	default:
+		r.acting = nil
+		r.next = r.refuse(err)
+	}
+	return nil
+}
+
+// take fires an event that leads on and asks no guard of the file. What it comes to is a Commit, or the machine stands still.
+func (r *Run) take(ctx context.Context, event, message string) *Decision {
+	return r.fireTransition(ctx, event, &firing{run: r, message: message})
+}
+
+func (r *Run) fireTransition(ctx context.Context, event string, f *firing) *Decision {
+	if err := r.fire(ctx, event, f); err != nil {
+		return r.refuse(err)
+	}
+	return r.next
+}
+
+// refuse stands still where no event leads on.
+func (r *Run) refuse(err error) *Decision {
+	r.stall = &stall{"IllegalTransition", err.Error()}
+	r.message = err.Error()
+	poll := defaultPoll
+	if p := r.phase(); p != nil && p.PollEvery > 0 {
+		poll = p.PollEvery
+	}
+	return r.sleep(poll)
+}
+
+// fire fires an event of the phase. It is nil where a step was done, or a transition made; a closedError where a guard is
+// closed.
+func (r *Run) fire(ctx context.Context, name string, f *firing) error {
+	at := cmp.Or(r.st.Phase, program.NoPhase)
+	pool := r.m.fsms[at]
+	if pool == nil {
+		return fmt.Errorf("%w: %s from %s", errIllegal, name, at)
+	}
+	machine := pool.Get().(*looplab.FSM)
+	machine.SetState(at)
+	if f.step == nil {
+		ctx = context.WithoutCancel(ctx) // one that ends in the middle would leave half a transition
+	}
+	happened, err := classify(machine.Event(ctx, name, f))
+	if happened != unexpected { // else who knows what it is in the middle of
+		pool.Put(machine)
+	}
+	var closed *closedError
+	switch {
+	case err == nil && happened == stayed && f.step != nil, err == nil && happened == moved && r.next != nil:
+		return nil
+	case happened == cancelled && (f.called || errors.As(err, &closed)): // by what came of the step, or by a guard
+		return err
+	case err == nil:
+		err = errors.New("it did not do what it is there for")
+	}
+	return fmt.Errorf("%w: %s from %s: %w", errIllegal, name, at, err)
+}
+
+// happening is what an event came to.
+type happening int8
+
+const (
+	cancelled happening = iota
+	stayed
+	moved
+	// unexpected is none of them: no event of a machine comes to it.
+	unexpected
+)
+
+// classify is the only place that reads what looplab/fsm answers. Of the answers that are no failure, one with
+// a cause is one: a callback has found something, and not cancelled the event.
+func classify(answer error) (happening, error) {
+	var (
+		stay    looplab.NoTransitionError
+		cancel  looplab.CanceledError
+		invalid looplab.InvalidEventError
+		unknown looplab.UnknownEventError
+	)
+	switch {
+	case answer == nil:
+		return moved, nil
+	case errors.As(answer, &stay):
+		return stayed, stay.Unwrap()
+	case errors.As(answer, &cancel):
+		if cancel.Err == nil {
+			return cancelled, errors.New("a callback refuses it, and does not say why")
+		}
+		return cancelled, cancel.Err
+	case errors.As(answer, &invalid):
+		return cancelled, fmt.Errorf("it is an event of another phase than %s", invalid.State)
+	case errors.As(answer, &unknown):
+		return cancelled, errors.New("no phase has such an event")
+	}
+	return unexpected, answer
+}
 
 // Events are what looplab/fsm is made of in a phase: the steps, which lead from it to itself, and its edges. Empty: there is no such phase.
 func (m *Machine) Events(phase string) []looplab.EventDesc {
@@ -17,19 +257,50 @@ func (m *Machine) Events(phase string) []looplab.EventDesc {
 	return nil
 }
 
-// Altered is the machine with other events in looplab/fsm, and with callbacks beside those of the engine. Nothing else
-// is changed: a test sees by it that the events decide, and nobody passes them by. nil leaves the events as they are.
-func (m *Machine) Altered(events func(phase string, all []looplab.EventDesc) []looplab.EventDesc, callbacks looplab.Callbacks) *Machine {
-	altered, prog := *m, *m.prog
-	prog.Events, altered.callbacks = map[string]*program.PhaseEvents{}, maps.Clone(m.callbacks)
-	for name, s := range m.prog.Events {
-		other := *s
-		if events != nil {
-			other.Events = events(name, slices.Clone(s.Events))
-		}
-		prog.Events[name] = &other
+// With is the machine with another program in place of its own, as a proof needs, which leaves out what only an object could
+// fill in; and with callbacks of looplab/fsm beside those of the engine, by which a test sees that the events decide.
+func (m *Machine) With(prog *program.Program, callbacks looplab.Callbacks) *Machine {
+	all := maps.Clone(m.callbacks)
+	maps.Copy(all, callbacks)
+	other := newMachine(m.def, prog, m.bindings, all)
+	other.infos = m.infos
+	return other
+}
+
+// enter begins a visit.
+func (r *Run) enter(to, from, reason, message string) {
+	now := r.now()
+	r.noteTransition(v1alpha1.Transition{From: from, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)})
+	r.st.EnteredAt, r.st.EnteredAs, r.st.Generation = &now, "", r.input.Generation
+	r.restart()
+	r.st.Attempts, r.st.NotBefore, r.st.TriedGeneration = 0, nil, 0
+	r.timing = timing{outside: r.outside}
+	r.st.Result, r.result, r.stall = "", nil, nil
+	r.message = message // without one, the phase tells its own story
+	r.arrive(to)
+}
+
+// rename goes on with a visit under the name that the phase has in this revision: its entry
+// time and its deadline go on, and what its steps have made is found again.
+func (r *Run) rename(to, reason string) {
+	r.noteTransition(v1alpha1.Transition{From: r.st.Phase, To: to, At: r.now(), Reason: program.Word(reason)})
+	if r.st.EnteredAs = cmp.Or(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
+		r.st.EnteredAs = ""
 	}
-	maps.Copy(altered.callbacks, callbacks)
-	altered.prog = &prog
-	return &altered
+	r.arrive(to)
+	r.goOn()
+}
+
+func (r *Run) noteTransition(t v1alpha1.Transition) {
+	t.Took = took(r.st.EnteredAt, t.At)
+	history := append(r.st.History, t)
+	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
+	r.commit(&t)
+}
+
+// arrive stores the phase, and what it says of every object in it.
+func (r *Run) arrive(to string) {
+	p := r.m.prog.Phases[to]
+	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.EnteredAt)
+	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

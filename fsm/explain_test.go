@@ -79,7 +79,7 @@ func TestWhatDecidedAGuard(t *testing.T) {
 				t.Fatal(errs)
 			}
 			s := r.activation(t.Context())
-			v := r.decide(e, s)
+			v := r.evaluate(e, s)
 			r.explain(e, s, &v)
 			if v.open && v.err != nil {
 				t.Errorf("%s: open in spite of %v", c.why, v.err)

@@ -2,8 +2,27 @@ package fsm
 
 import (
 	"os"
+	"slices"
 	"testing"
+
+	looplab "github.com/looplab/fsm"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
+
+// Altered is the machine with other events in looplab/fsm, and with callbacks beside those of the engine; nil leaves the events as they are.
+func (m *Machine) Altered(events func(phase string, all []looplab.EventDesc) []looplab.EventDesc, callbacks looplab.Callbacks) *Machine {
+	prog := *m.prog
+	prog.Events = map[string]*program.PhaseEvents{}
+	for name, s := range m.prog.Events {
+		other := *s
+		if events != nil {
+			other.Events = events(name, slices.Clone(s.Events))
+		}
+		prog.Events[name] = &other
+	}
+	return m.With(&prog, callbacks)
+}
 
 // What the internal tests share with those that drive machines in fsm/simulate, which
 // imports this package.

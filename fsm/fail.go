@@ -15,7 +15,7 @@ import (
 )
 
 // fail decides between retry and catch.
-func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) {
+func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) *Decision {
 	extra := r.extra()
 	if !extra {
 		r.st.Attempts++
@@ -26,12 +26,12 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	}
 	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
 	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
-		r.next = r.caught(ctx, r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
-		return
+		r.next = r.caught(ctx, p.OnError[i], cmp.Or(reason, string(class)+"Error"), text)
+		return r.next
 	}
 	if exhausted && policy.To != "" {
-		r.next = r.take(ctx, r.retryEvent(p, policy), text, nil)
-		return
+		r.next = r.take(ctx, r.retryEvent(p, policy), text)
+		return r.next
 	}
 	delay := delayOf(policy, r.st.Attempts, r.input.Random)
 	switch {
@@ -52,14 +52,17 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	r.next = r.sleep(delay)
+	return r.next
 }
 
-// errorEvent is the event of a caught error. Where the file gives no reason, the error's own says more than a reserved one.
-func (r *Run) errorEvent(e v1alpha1.OnError, own string) string {
-	if e.Reason != "" {
-		return e.Reason
+// caught leads on by an entry of onError. Where that gives no reason, the error's own says more than a reserved one, unless it
+// is that of something else that the phase does.
+func (r *Run) caught(ctx context.Context, e v1alpha1.OnError, own, message string) *Decision {
+	event, reason := program.ErrorEvent(e), ""
+	if leads := r.m.prog.Events[r.st.Phase].Leads(program.Word(own)); e.Reason == "" && (leads == "" || leads == e.To) {
+		reason = program.Word(own)
 	}
-	return r.also(program.Word(own), program.ErrorEvent(e))
+	return r.fireTransition(ctx, event, &firing{run: r, unguarded: true, reason: reason, message: message})
 }
 
 // catcher is the first onError entry that catches now, or -1. A terminal error

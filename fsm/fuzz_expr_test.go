@@ -38,7 +38,7 @@ func fullRun(f testing.TB) (*expr.Scope, *Run) {
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
 	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
-		Input{Self: StaticObject(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
+		Observation{Self: StaticObject(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
 	return scopeLike(f, b), r
 }
 
@@ -91,7 +91,7 @@ func FuzzExpression(f *testing.F) {
 		}
 		r := again(r)
 		s := r.activation(t.Context())
-		d := r.decide(e, s)
+		d := r.evaluate(e, s)
 		r.explain(e, s, &d)
 		if d.open && d.err != nil || !d.open && d.because == "" {
 			t.Errorf("neither open nor closed for a reason: %+v", d)

@@ -104,12 +104,12 @@ func BenchmarkPass(b *testing.B) {
 		b.Fatal(diags.Err())
 	}
 	found := fsm.Result{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
-	view := fsm.Input{Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
+	view := fsm.Observation{Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
 	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: v1alpha1.Held("v1Lock"), Revision: m.Revision()}
 	b.ReportAllocs()
 	for b.Loop() {
 		run := m.Run(start, view)
-		for cmd := run.Next(b.Context()); cmd.Do != fsm.Requeue; cmd = run.Next(b.Context()) {
+		for cmd := run.Decide(b.Context()); cmd.Do != fsm.Requeue; cmd = run.Decide(b.Context()) {
 			fire(b, run, found)
 		}
 		_, _ = run.Status(), run.Summary()

@@ -103,8 +103,8 @@ func TestVanishedFromEveryPhase(t *testing.T) {
 func TestVanishedWithoutEffects(t *testing.T) {
 	m := proved(t)["mcpserver"]
 	for _, phase := range append(m.Phases(), "", "Unknown") {
-		run := m.Run(v1alpha1.MachineStatus{Phase: phase}, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
-		if d := cmp.Diff(fsm.Command{Do: fsm.Requeue}, run.Next(t.Context())); d != "" {
+		run := m.Run(v1alpha1.MachineStatus{Phase: phase}, fsm.Observation{Gone: true, Now: func() time.Time { return simulate.Epoch }})
+		if d := cmp.Diff(fsm.Decision{Do: fsm.Requeue}, run.Decide(t.Context())); d != "" {
 			t.Errorf("phase %q: nothing is done (-want +got):\n%s", phase, d)
 		}
 		if stalled := run.Summary().Conditions[2]; stalled.Reason != "WithinDeadline" {
@@ -126,12 +126,12 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
     onDelete: {hold: goes on}
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
-	run := m.Run(st, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: expr.Params{}}, run.Next(t.Context())); d != "" {
+	run := m.Run(st, fsm.Observation{Gone: true, Now: func() time.Time { return simulate.Epoch }})
+	if d := cmp.Diff(fsm.Decision{Do: fsm.RunAction, Action: "Give", Step: "Give", StepID: "Two/Give", With: expr.Params{}}, run.Decide(t.Context())); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
 	fire(t, run, fsm.Result{})
-	if d := cmp.Diff(fsm.Command{Do: fsm.Requeue}, run.Next(t.Context())); d != "" || len(run.Status().Held) > 0 {
+	if d := cmp.Diff(fsm.Decision{Do: fsm.Requeue}, run.Decide(t.Context())); d != "" || len(run.Status().Held) > 0 {
 		t.Errorf("finished as soon as nothing is held: %v (-want +got):\n%s", run.Status().Held, d)
 	}
 }

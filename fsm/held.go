@@ -20,11 +20,10 @@ const maxHeld = 32 << 10
 
 // hold writes the ledger before the deed: what is taken, and what releases it. A crash
 // in between costs a release of something that was never taken, which is harmless.
-func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Command {
+func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	h, err := r.entry(ctx, r.m.prog.Effects[s.Acquires], s.Bound)
 	if err != nil {
-		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
-		return r.next
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
 	r.st.Held = append(r.st.Held, h)
 	return r.commit(nil)
@@ -56,15 +55,13 @@ func (r *Run) entry(ctx context.Context, e program.Effect, acquire *program.Acti
 }
 
 // undo releases what was taken last, as it was recorded.
-func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Command {
+func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value(ctx))
 	if err != nil {
-		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
-		return r.next
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
-	event := r.also(program.UndoEvent(s.Label, h.Name), "")
-	return r.act(&Command{Do: RunAction, Action: use, Step: s.Label, Event: event, StepID: cmp.Or(r.m.prog.Effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
+	return r.act(&Decision{Do: RunAction, Action: use, Step: s.Label, StepID: cmp.Or(r.m.prog.Effects[h.Name].Release, h.Name), With: with, Effect: h.Name, External: r.m.bindings.Actions[use].External}, s)
 }
 
 // release is the action that releases an effect, and its parameters. The one on record
@@ -109,8 +106,8 @@ func (r *Run) fixed(s *program.Step) (expr.Params, error) {
 	return nil, nil
 }
 
-// returned takes what was released off the ledger: the newest of its name.
-func (r *Run) returned(effect string) {
+// removeHeld takes what was released off the ledger: the newest of its name.
+func (r *Run) removeHeld(effect string) {
 	for i, h := range slices.Backward(r.st.Held) {
 		if h.Name == effect {
 			r.st.Held = slices.Delete(r.st.Held, i, i+1)

@@ -51,7 +51,7 @@ func scaler(t *testing.T, file string) (w *world, did *[]string) {
 	w = worldOf(t, machineOf(t, "test.yaml", []byte(file), scalingBindings()), map[string]any{"deployment": "first", "replicas": 3})
 	w.GiveGuard("a", simulate.GuardAnswer{})
 	did = &[]string{}
-	w.Respond = func(_ string, cmd fsm.Command) (simulate.Answer, bool) {
+	w.Respond = func(_ string, cmd fsm.Decision) (simulate.Answer, bool) {
 		with, err := json.Marshal(cmd.With)
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 			w.settle()
 		}, []string{stopFirst, stopFirst}},
 		"crash before the deed": {"the ledger says what is done after the restart", func(w *world) {
-			w.Interrupt = func(cmd fsm.Command, _ bool) bool { return cmd.Do == fsm.RunAction }
+			w.Interrupt = func(cmd fsm.Decision, _ bool) bool { return cmd.Do == fsm.RunAction }
 			_ = w.Run(time.Minute, func() bool { return w.Stored.IsHeld("app") })
 			_, _ = w.Reconcile()
 			w.Interrupt = nil
@@ -165,18 +165,18 @@ func TestReleaseOnRecord(t *testing.T) {
 		why  string
 		held v1alpha1.HeldEffect
 		self map[string]any
-		want fsm.Command
+		want fsm.Decision
 		// blocked is what is shown instead.
 		blocked v1alpha1.Blocked
 	}{
 		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first", "replicas": int64(3)}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Scale", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "first", "replicas": int64(3)}}},
 		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: expr.Params{"name": "first"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "older", StepID: "older", With: expr.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "second"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "second"}}},
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Deleted", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
 			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: `app is released by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Deleted"},
@@ -188,8 +188,8 @@ func TestReleaseOnRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: "Out", Revision: m.Revision(), Held: []v1alpha1.HeldEffect{c.held}}
-			run := m.Run(st, fsm.Input{Deleting: true, Finalizer: true, Self: fsm.StaticObject(c.self), Now: func() time.Time { return simulate.Epoch }})
-			cmd := run.Next(t.Context())
+			run := m.Run(st, fsm.Observation{Deleting: true, Finalizer: true, Self: fsm.StaticObject(c.self), Now: func() time.Time { return simulate.Epoch }})
+			cmd := run.Decide(t.Context())
 			if c.blocked.Step != "" {
 				if d := cmp.Diff(v1alpha1.BlockedWays{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Requeue {
 					t.Errorf("%s: %s (-want +got):\n%s", c.why, cmd.Do, d)
@@ -215,8 +215,8 @@ func TestEffectHeldTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}
-			run := m.Run(st, fsm.Input{Finalizer: true, Self: fsm.StaticObject(nil), Now: func() time.Time { return simulate.Epoch }})
-			cmd := run.Next(t.Context())
+			run := m.Run(st, fsm.Observation{Finalizer: true, Self: fsm.StaticObject(nil), Now: func() time.Time { return simulate.Epoch }})
+			cmd := run.Decide(t.Context())
 			fire(t, run, fsm.Result{})
 			if d := cmp.Diff([]any{c.with, v1alpha1.HeldEffects{first}}, []any{cmd.With, run.Status().Held}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	looplab "github.com/looplab/fsm"
 
@@ -17,7 +18,9 @@ type Machine struct {
 	prog     *program.Program
 	bindings program.Bindings
 	infos    map[string]PhaseInfo
-	// callbacks are those of every pass.
+	// fsms are the state machines of looplab/fsm, by phase.
+	fsms map[string]*sync.Pool
+	// callbacks are those of each of them.
 	callbacks looplab.Callbacks
 }
 

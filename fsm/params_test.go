@@ -33,7 +33,7 @@ func TestParametersAreFoundWhenTheActionIsCalled(t *testing.T) {
 			w.set("spec.box", map[string]any{"a": "b"})
 			w.Give("Look", answer(map[string]any{"n": 7, "list": []string{"x", "y"}}))
 			var got expr.Params
-			w.Interrupt = func(cmd fsm.Command, _ bool) bool {
+			w.Interrupt = func(cmd fsm.Decision, _ bool) bool {
 				if cmd.Do == fsm.RunAction && cmd.Action == "Say" {
 					got = cmd.With
 				}

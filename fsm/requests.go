@@ -56,5 +56,5 @@ func waitsFor(p *program.Phase, request string) bool {
 // refuses. A request that the machine does not have accepts none.
 func (m *Machine) Accepts(request, token string, st v1alpha1.MachineStatus, self map[string]any) bool {
 	q := m.prog.Requests[request]
-	return q != nil && m.Run(st, Input{Self: StaticObject(self), Now: time.Now}).isNew(context.Background(), q, token)
+	return q != nil && m.Run(st, Observation{Self: StaticObject(self), Now: time.Now}).isNew(context.Background(), q, token)
 }

@@ -75,7 +75,7 @@ func successor(names map[string]string, old string) string { return cmp.Or(names
 // here, or something that it holds cannot be released. The status is one that any
 // revision has stored.
 func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
-	r := m.Run(st, Input{Now: time.Now})
+	r := m.Run(st, Observation{Now: time.Now})
 	u := m.def.Spec.Upgrade
 	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
 		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)
@@ -91,7 +91,7 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 // Resumed is where an object goes on with this machine, of a status that any revision has
 // stored. One that cannot go on stays in its phase.
 func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
-	r := m.Run(st, Input{Now: time.Now})
+	r := m.Run(st, Observation{Now: time.Now})
 	if st.Phase != "" && r.phase() == nil {
 		r.unknownPhase(context.Background())
 	}
@@ -100,9 +100,9 @@ func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
-func (r *Run) unknownPhase(ctx context.Context) *Command {
+func (r *Run) unknownPhase(ctx context.Context) *Decision {
 	if r.m.prog.Events[r.st.Phase] != nil { // upgrade.phaseMap knows it
-		return r.take(ctx, program.ReasonReplaced, "", nil)
+		return r.take(ctx, program.ReasonReplaced, "")
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
 		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
@@ -113,24 +113,21 @@ func (r *Run) unknownPhase(ctx context.Context) *Command {
 
 // recover finds out where an object stands that bears our finalizer although nothing is
 // stored of it. What the cluster says decides, and nothing is guessed.
-func (r *Run) recover(ctx context.Context) *Command {
+func (r *Run) recover(ctx context.Context) *Decision {
 	for _, q := range r.m.prog.Recover {
-		asked := r.truth(ctx, q.WhenExpr)
-		if asked.err != nil {
-			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, asked.err))
+		f := &firing{run: r, guard: q.WhenExpr, needs: func(ctx context.Context) error { return r.holds(ctx, q.Holds) }}
+		err := r.fire(ctx, program.RecoverEvent(q), f)
+		closed, is := errors.AsType[*closedError](err)
+		switch {
+		case err == nil:
+			return r.next
+		case f.missing != nil:
+			return r.notYetRecovered(f.missing)
+		case !is:
+			return r.refuse(err)
+		case closed.err != nil:
+			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, closed.err))
 		}
-		if !asked.open {
-			continue
-		}
-		for _, name := range q.Holds {
-			e := r.m.prog.Effects[name]
-			h, err := r.entry(ctx, e, e.BoundAcquire)
-			if err != nil {
-				return r.notYetRecovered(err)
-			}
-			r.st.Held = append(r.st.Held, h)
-		}
-		return r.take(ctx, program.RecoverEvent(q), "", q.WhenExpr)
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
 		"the object bears finalizer %s, but its MachineState is gone, and no entry of spec.recover of machine %s applies: restore the MachineState from a backup; or release what is left by hand, then remove the finalizer",
@@ -139,11 +136,24 @@ func (r *Run) recover(ctx context.Context) *Command {
 	return r.rest()
 }
 
+// holds puts on record what a lost object may hold.
+func (r *Run) holds(ctx context.Context, effects []string) error {
+	for _, name := range effects {
+		e := r.m.prog.Effects[name]
+		h, err := r.entry(ctx, e, e.BoundAcquire)
+		if err != nil {
+			return err
+		}
+		r.st.Held = append(r.st.Held, h)
+	}
+	return nil
+}
+
 // notYetRecovered looks again soon: there is no phase yet whose pace it could have.
-func (r *Run) notYetRecovered(err error) *Command {
+func (r *Run) notYetRecovered(err error) *Decision {
 	r.st.Held = nil
 	r.message = expr.Clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), v1alpha1.TextLimit)
-	return &Command{Do: Requeue, After: defaultPoll}
+	return &Decision{Do: Requeue, After: defaultPoll}
 }
 
 // lost tells that the object may hold something, and nothing is stored of it.

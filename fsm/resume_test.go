@@ -85,7 +85,7 @@ func TestRequestsAreRenamed(t *testing.T) {
 		"both":      {"after a rollback: two of one name would be refused, and the newer is the last", []v1alpha1.RequestStatus{{Name: "again", Token: "1"}, {Name: "other", Token: "x"}, {Name: "go", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "other", Token: "x"}, {Name: "again", Token: "2", Earlier: one}}},
 		"both ways": {"whichever it was", []v1alpha1.RequestStatus{{Name: "go", Token: "1"}, {Name: "again", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "again", Token: "2", Earlier: one}}},
 	} {
-		got := m.Run(v1alpha1.MachineStatus{Phase: "First", Requests: c.stored}, fsm.Input{}).Status().Requests
+		got := m.Run(v1alpha1.MachineStatus{Phase: "First", Requests: c.stored}, fsm.Observation{}).Status().Requests
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 		}
@@ -106,7 +106,7 @@ func TestStepsAreRenamed(t *testing.T) {
 		"of a phase without it":   {"a step of another phase", "Done", "Wait", v1alpha1.MachineStatus{}},
 		"of a phase that is gone": {"it stands there until its phase is known again", "Lost", "Wait", v1alpha1.MachineStatus{StepIndex: 1, Step: "Wait"}},
 	} {
-		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, StepIndex: 1}, fsm.Input{}).Status()
+		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, StepIndex: 1}, fsm.Observation{}).Status()
 		if d := cmp.Diff(c.want, v1alpha1.MachineStatus{StepIndex: st.StepIndex, Step: st.Step}); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 		}
@@ -149,33 +149,33 @@ func TestRecovery(t *testing.T) {
 		file      string
 		a, b      simulate.GuardAnswer
 		spec      map[string]any
-		want      fsm.Command
+		want      fsm.Decision
 		st        v1alpha1.MachineStatus
 		message   string
 		stalled   bool
 		deletions string
 	}{
 		"first": {why: "the first that applies, in document order", file: recovering, a: simulate.GuardAnswer{Open: true}, b: simulate.GuardAnswer{Open: true},
-			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "Done"}, message: "WasDone", deletions: "→ Out"},
+			want: fsm.Decision{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "Done"}, message: "WasDone", deletions: "→ Out"},
 		"second": {why: "what it holds has its release on record from here on", file: recovering, b: simulate.GuardAnswer{Open: true}, spec: map[string]any{"deployment": "first", "replicas": 3},
-			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}},
+			want: fsm.Decision{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}},
 			message: "StateRecovered", deletions: "→ Out"},
 		"guard fails": {why: "the second must not be asked instead", file: recovering, a: simulate.GuardAnswer{Err: errors.New("no answer")}, b: simulate.GuardAnswer{Open: true},
-			want: fsm.Command{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: checking whether guards.a: no answer", deletions: "blocked: until its state is recovered"},
+			want: fsm.Decision{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: checking whether guards.a: no answer", deletions: "blocked: until its state is recovered"},
 		"release cannot be read": {why: "later it could not be read either, when there is no object", file: recovering, b: simulate.GuardAnswer{Open: true}, spec: map[string]any{},
-			want: fsm.Command{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would release app: with.", deletions: "blocked: until its state is recovered"},
-		"none": {why: "no guess", file: recovering, want: fsm.Command{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered",
+			want: fsm.Decision{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would release app: with.", deletions: "blocked: until its state is recovered"},
+		"none": {why: "no guess", file: recovering, want: fsm.Decision{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered",
 			message: "the object bears finalizer test.phasegate.dev/f, but its MachineState is gone, and no entry of spec.recover of machine test applies: restore the MachineState from a backup; or release what is left by hand, then remove the finalizer"},
-		"no entries": {why: "nor where the file says nothing", want: fsm.Command{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered", message: "the object bears finalizer"},
+		"no entries": {why: "nor where the file says nothing", want: fsm.Decision{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered", message: "the object bears finalizer"},
 		"always": {why: "an entry without when", file: "  recover: [{to: One, holds: [app]}]\n", spec: map[string]any{"deployment": "first", "replicas": 3},
-			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}}, message: "StateRecovered", deletions: "→ Out"},
+			want: fsm.Decision{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}}, message: "StateRecovered", deletions: "→ Out"},
 	} {
 		for _, deleting := range []bool{false, true} {
 			m := machineOf(t, "test.yaml", []byte(scaling+c.file), scalingBindings())
 			guards := map[string]simulate.GuardAnswer{"a": c.a, "b": c.b}
-			run := m.Run(v1alpha1.MachineStatus{}, fsm.Input{Finalizer: true, Deleting: deleting, Self: fsm.StaticObject(map[string]any{"spec": c.spec}), Now: func() time.Time { return simulate.Epoch },
+			run := m.Run(v1alpha1.MachineStatus{}, fsm.Observation{Finalizer: true, Deleting: deleting, Self: fsm.StaticObject(map[string]any{"spec": c.spec}), Now: func() time.Time { return simulate.Epoch },
 				Guard: func(name string) (bool, string, error) { return guards[name].Open, "", guards[name].Err }})
-			cmd := run.Next(t.Context())
+			cmd := run.Decide(t.Context())
 			reason := ""
 			if cmd.Transition != nil {
 				reason, cmd.Transition = cmd.Transition.Reason, nil
@@ -197,8 +197,8 @@ func TestRecovery(t *testing.T) {
 
 func TestNothingToRecover(t *testing.T) {
 	m := machineOf(t, "test.yaml", []byte(spec("  finalizer: a.b/c\n"+onePhase)), testBindings)
-	run := m.Run(v1alpha1.MachineStatus{}, fsm.Input{Finalizer: true, Now: func() time.Time { return simulate.Epoch }})
-	if cmd := run.Next(t.Context()); cmd.Do != fsm.Commit || run.Status().Phase != "One" {
+	run := m.Run(v1alpha1.MachineStatus{}, fsm.Observation{Finalizer: true, Now: func() time.Time { return simulate.Epoch }})
+	if cmd := run.Decide(t.Context()); cmd.Do != fsm.Commit || run.Status().Phase != "One" {
 		t.Errorf("a machine without effects begins anew: %+v", cmd)
 	}
 }

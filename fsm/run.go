@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	looplab "github.com/looplab/fsm"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -12,8 +11,8 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// Input is what the driver observed of the object before a run.
-type Input struct {
+// Observation is what the driver has seen of the object before a run.
+type Observation struct {
 	// Self answers the object as unstructured data, with whole numbers as int64: as
 	// the API machinery decodes it. It is called at most once in a run, only when an
 	// expression reads it; nil answers an empty object.
@@ -35,16 +34,17 @@ type Input struct {
 	// Guard answers a named Go guard: whether it is open, what was seen, or an
 	// error. It is called at most once per name and run, only when needed.
 	Guard func(name string) (open bool, seen string, err error)
-	// Due is what Run.Due answered when the run before this one had ended, as the driver remembers
-	// it; nil where it does not, as after a restart.
+	// Due is Decision.Due as the driver remembers it; nil where it does not, as after a restart.
 	Due *time.Time
 	// Now is the clock.
 	Now func() time.Time
 	// Random answers numbers in [0,1) for jitter; nil means no jitter.
 	Random func() float64
+	// Prove decides guards in place of their evaluation, for a proof, which has no object. Nil in every other run.
+	Prove func(*expr.Expr) (open bool, err error)
 }
 
-// StaticObject is a Input.Self for an object that is data already.
+// StaticObject is an Observation.Self for an object that is data already.
 func StaticObject(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
@@ -52,71 +52,64 @@ func StaticObject(self map[string]any) func() (map[string]any, error) {
 // Verb is what the driver must do next.
 type Verb string
 
-// The commands of a run.
+// What a run decides.
 const (
-	// RunAction: fire the event of a step with Fire, which calls the action.
+	// RunAction: carry the step out with Run.Apply, which calls the action.
 	RunAction Verb = "RunAction"
-	// Commit: write the status with a precondition on the resource version, then call Stored, and
-	// start a new run from what was written.
+	// Commit: write the status with a precondition on the resource version, tell of the transition, and start a new run
+	// from what was written.
 	Commit Verb = "Commit"
 	// AddFinalizer: add the machine's finalizer, then start a new run.
 	AddFinalizer Verb = "AddFinalizer"
 	// RemoveFinalizer: remove the machine's finalizer; the object may be gone then.
 	RemoveFinalizer Verb = "RemoveFinalizer"
-	// Requeue: write the status if it changed; come back after Command.After, or
+	// Requeue: write the status if it changed; come back after Decision.After, or
 	// when something changes if that is 0.
 	Requeue Verb = "Requeue"
 )
 
-// Command is one thing to do.
-type Command struct {
+// Decision is one thing to do.
+type Decision struct {
 	Do Verb
-	// Action, Step, Event and With belong to RunAction. Event is the one that Fire fires. Effect is set when the action releases
-	// a held effect.
-	Action, Step, Event, Effect string
+	// Action, Step and With belong to RunAction. The step is the event that carries it. Effect is set when the
+	// action releases a held effect.
+	Action, Step, Effect string
 	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
 	With   expr.Params
+	// External belongs to RunAction: the action calls something outside the cluster.
+	External bool
 	// After belongs to Requeue.
 	After time.Duration
 	// Early belongs to Requeue: nothing was looked at, since it is not time yet. Nothing is to be
 	// written then, if the status shows the stored state.
 	Early bool
-	// Transition is the edge that a Commit makes durable; nil when there is none.
+	// Due is what the driver is to remember for Observation.Due of the next run, once what it was told to do is done; of
+	// RunAction, as soon as the action is called, since a call is a call whatever comes of it. Nil is nothing.
+	Due *time.Time
+	// Transition is the edge that a Commit makes durable; nil when there is none. It is told of once it is durable.
 	Transition *v1alpha1.Transition
 }
 
-// Run is one pass over an object: a notebook that is thrown away afterwards.
-// It is not safe for concurrent use.
+// Run is one pass over an object: a notebook that is thrown away afterwards. Decide and Apply take turns until the
+// decision is another one than RunAction. It is not safe for concurrent use.
 type Run struct {
-	m      *Machine
-	input  Input
+	m     *Machine
+	input Observation
+	// st is what is to be stored.
 	st     v1alpha1.MachineStatus
 	result map[string]any
 	guards map[string]guardAnswer
-	// self is Input.Self as expressions see it; spent is what they cost so far.
+	// self is Observation.Self as expressions see it; spent is what they cost so far.
 	self  any
 	spent uint64
 
-	// guardStub answers guards while a machine is proved: there is no object then. Nil
-	// in every other run.
-	guardStub func(*expr.Expr) (open bool, err error)
-
-	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
-	// for a proof alone, whose runs are many and die young.
-	fsm  *looplab.FSM
-	more []looplab.EventDesc
-	pool map[string]*looplab.FSM
-	// leaving is a transition that waits to be stored.
-	leaving *firing
-
-	// acting is what Fire will do; began is when it was asked for, external that it calls outside the cluster.
-	acting   *Command
-	began    time.Time
-	external bool
-	// next is a command decided by the outcome of an action or by a transition.
-	next    *Command
+	// acting is the step that Apply will carry out; began is when it was asked for.
+	acting *Decision
+	began  time.Time
+	// next is decided by the outcome of an action or by a transition.
+	next    *Decision
 	message string
 	stall   *stall
 	// overdue: the deadline passed and has no target, so that it wakes nobody any more.
@@ -146,67 +139,27 @@ func (r *Run) now() metav1.MicroTime {
 	return metav1.NewMicroTime(r.input.Now().Truncate(time.Microsecond))
 }
 
-func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
-	if p.TimeoutAfter == 0 || since == nil {
-		return nil
-	}
-	return new(metav1.NewMicroTime(since.Add(p.TimeoutAfter)))
-}
-
 // sleep ends the run; a deadline cuts it short.
-func (r *Run) sleep(after time.Duration) *Command {
+func (r *Run) sleep(after time.Duration) *Decision {
 	if r.st.Deadline != nil && !r.overdue {
 		if left := max(r.st.Deadline.Sub(r.input.Now()), time.Millisecond); after == 0 || left < after {
 			after = left
 		}
 	}
-	return &Command{Do: Requeue, After: after}
+	return &Decision{Do: Requeue, After: after}
 }
 
 // rest ends the run until something changes: there is nothing to look at again.
-func (r *Run) rest() *Command { return &Command{Do: Requeue} }
+func (r *Run) rest() *Decision { return &Decision{Do: Requeue} }
 
-func (r *Run) commit(took *v1alpha1.Transition) *Command {
-	r.next = &Command{Do: Commit, Transition: took}
+func (r *Run) commit(took *v1alpha1.Transition) *Decision {
+	r.next = &Decision{Do: Commit, Transition: took}
 	return r.next
 }
 
-// timing is what may come early in a run, see early.go.
-type timing struct {
-	// edited: the spec or the file has changed since the call that NotBefore is about.
-	edited bool
-	// due is when something outside the cluster may be called again.
-	due time.Time
-	// called: the current step has called something outside the cluster, which may be called again at
-	// again if nothing comes of this run.
-	called bool
-	again  time.Time
-	// was is what the run began with, in a phase that calls outside the cluster.
-	was *v1alpha1.MachineStatus
-}
-
-// Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
+// Do calls an action, and answers what came of it. An error says that nothing of the run
 // counts any more: the driver is ending, or the object is another one by now.
-type Do func(ctx context.Context, cmd Command) (Result, error)
-
-// firing is what the callbacks of an event get, as its only argument.
-type firing struct {
-	run *Run
-
-	// Of a step: what to do, and what came of it.
-	cmd     *Command
-	do      Do
-	called  bool
-	outcome Result
-	dropped error
-
-	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
-	message  string
-	guard    *expr.Expr
-	caught   bool // by onError: no guard is asked
-	took     *v1alpha1.Transition
-	announce func(*v1alpha1.Transition)
-}
+type Do func(ctx context.Context, d Decision) (Result, error)
 
 // restart makes the next look begin with the first step.
 func (r *Run) restart() {
@@ -215,3 +168,17 @@ func (r *Run) restart() {
 
 // begun tells whether the steps have been, which come after the preconditions.
 func (r *Run) begun() bool { return r.st.StepIndex > 0 || r.st.Step != "" || len(r.st.Held) > 0 }
+
+// State is what is to be stored, in the run's own memory: for a proof, which makes very many runs and needs no copy.
+func (r *Run) State() *v1alpha1.MachineStatus { return &r.st }
+
+// Stalled says why the run stands still; it is empty where it does not.
+func (r *Run) Stalled() (reason, message string) {
+	if r.stall == nil {
+		return "", ""
+	}
+	return r.stall.reason, r.stall.message
+}
+
+// Decided tells whether the action that ended has decided what is next: else the run goes on.
+func (r *Run) Decided() bool { return r.next != nil }

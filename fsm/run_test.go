@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,7 +145,7 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 		st.Revision = revision
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(st, w.View())
-		if cmd := run.Next(t.Context()); cmd.Do != fsm.Requeue && cmd.Do != fsm.Commit {
+		if cmd := run.Decide(t.Context()); cmd.Do != fsm.Requeue && cmd.Do != fsm.Commit {
 			t.Errorf("%s: got %s", name, cmd.Do)
 		}
 	}
@@ -217,11 +216,11 @@ func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 func TestRetryAfterIsHonored(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    steps: [{action: Work}]\n"+toDone)), testBindings)
 	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: errors.New("slow down"), Class: program.ClassThrottled, RetryAfter: 42 * time.Second}})
-	var last fsm.Command
+	var last fsm.Decision
 	for range 3 {
 		last, _ = w.Reconcile()
 	}
-	if want := (fsm.Command{Do: fsm.Requeue, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
+	if want := (fsm.Decision{Do: fsm.Requeue, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
 		t.Errorf("got %+v", last)
 	}
 }
@@ -239,11 +238,11 @@ func TestWaitHasAPaceOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(one("    steps: ["+c.step+"]\n"+toDone)), testBindings)
 			w.Give("Work", simulate.Answer{Result: fsm.Result{Err: c.wait}})
-			var last fsm.Command
+			var last fsm.Decision
 			for range 3 {
 				last, _ = w.Reconcile()
 			}
-			if want := (fsm.Command{Do: fsm.Requeue, After: c.want}); cmp.Diff(want, last) != "" {
+			if want := (fsm.Decision{Do: fsm.Requeue, After: c.want}); cmp.Diff(want, last) != "" {
 				t.Errorf("%s: got %+v", c.why, last)
 			}
 		})
@@ -255,7 +254,7 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 	reach["Migrating"](w)
 	before, _ := json.Marshal(w.Stored)
 	run := w.Machine.Run(w.Stored, w.View())
-	for cmd := run.Next(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Next(t.Context()) {
+	for cmd := run.Decide(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Decide(t.Context()) {
 		fire(t, run, fsm.Result{Outputs: simulate.Zero(w.Machine.Bindings().Actions[cmd.Action])})
 	}
 	fire(t, run, fsm.Result{Err: errors.New("nobody asked")})
@@ -267,18 +266,18 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 func TestOneMachineServesManyRuns(t *testing.T) {
 	w := shipped(t)
 	reach["WaitingForConflictResolution"](w)
-	want := w.Machine.Run(w.Stored, w.View()).Next(t.Context())
+	want := w.Machine.Run(w.Stored, w.View()).Decide(t.Context())
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				view := fsm.Input{Self: fsm.StaticObject(w.Self()), Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
+				view := fsm.Observation{Self: fsm.StaticObject(w.Self()), Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
 				run := w.Machine.Run(w.Stored, view)
-				if d := cmp.Diff(want, run.Next(t.Context())); d != "" {
+				if d := cmp.Diff(want, run.Decide(t.Context())); d != "" {
 					t.Errorf("another answer (-alone +together):\n%s", d)
 				}
 				fire(t, run, fsm.Result{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
-				run.Next(t.Context())
+				run.Decide(t.Context())
 			}
 		})
 	}
@@ -319,45 +318,14 @@ func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 		w := newWorld(t, "test.yaml", file, testBindings)
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.Machine.Revision()}, w.View())
-		if cmd := run.Next(t.Context()); cmd.Do != fsm.RunAction {
+		if cmd := run.Decide(t.Context()); cmd.Do != fsm.RunAction {
 			t.Fatalf("%s: got %s, want RunAction", name, cmd.Do)
 		}
 		fire(t, run, fsm.Result{Outputs: outputs})
-		if cmd := run.Next(t.Context()); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
+		if cmd := run.Decide(t.Context()); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
 			t.Errorf("%s: %s, result %.20q, %q; want it named and not stored, because the API server would refuse the whole status",
 				name, cmd.Do, run.Status().Result, run.Summary().Message)
 		}
-	}
-}
-
-func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
-	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'now < timestamp(\"2026-01-02T03:04:06Z\")'}]\n")), testBindings)
-	_, _ = w.Reconcile()
-	w.Finalizers = []string{w.Machine.Finalizer()}
-	refused := 0
-	for shutAt := range 20 {
-		view, looks := w.View(), 0
-		view.Now = func() time.Time {
-			looks++
-			if looks > shutAt {
-				return simulate.Epoch.Add(time.Hour)
-			}
-			return simulate.Epoch
-		}
-		run := w.Machine.Run(w.Stored, view)
-		cmd := run.Next(t.Context())
-		if moved := run.Status().Phase != "One"; moved != (cmd.Do == fsm.Commit) {
-			t.Errorf("the clock passes at look %d: %s, but the phase is %s", shutAt, cmd.Do, run.Status().Phase)
-		}
-		if slices.ContainsFunc(run.Summary().Conditions, func(c metav1.Condition) bool { return c.Reason == "IllegalTransition" }) {
-			refused++
-			if cmd.Do != fsm.Requeue || cmd.After <= 0 {
-				t.Errorf("a refused transition must be looked at again: %+v", cmd)
-			}
-		}
-	}
-	if refused == 0 {
-		t.Error("no look found the guard open before and shut at the moment of firing")
 	}
 }
 
@@ -374,11 +342,11 @@ func TestGenerationChangedOutlivesCommits(t *testing.T) {
 `+rest)), testBindings)
 	status := v1alpha1.MachineStatus{}
 	for generation := int64(1); status.Phase != "Done"; generation = 2 {
-		run := machine.Run(status, fsm.Input{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return simulate.Epoch }})
-		for cmd := run.Next(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Next(t.Context()) {
+		run := machine.Run(status, fsm.Observation{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return simulate.Epoch }})
+		for cmd := run.Decide(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Decide(t.Context()) {
 			fire(t, run, fsm.Result{})
 		}
-		if cmd := run.Next(t.Context()); cmd.Do == fsm.Requeue {
+		if cmd := run.Decide(t.Context()); cmd.Do == fsm.Requeue {
 			t.Fatalf("the machine sleeps in %s, blocked by %v", run.Status().Phase, run.Status().Blocked)
 		}
 		status = run.Status()

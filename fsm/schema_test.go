@@ -129,18 +129,18 @@ func TestValuesOfSelf(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		why, when string
-		want      decision
+		want      verdict
 	}{
-		"date":          {"a date is a time", `self.spec.after - self.metadata.creationTimestamp == duration("24h")`, decision{open: true}},
-		"duration":      {"a duration too, and names that CEL cannot write are escaped", `self.spec.max__dash__age > duration("1m")`, decision{open: true}},
-		"word of CEL":   {"as it is written without a schema", `self.metadata.namespace == "b"`, decision{because: `self.metadata.namespace == "b"`, got: `self.metadata.namespace = "a"`}},
-		"number":        {"2 is a number where the schema says so", `self.spec.share * 1.5 == 3.0`, decision{open: true}},
-		"int or string": {"it is what it is", `self.spec.port == "http"`, decision{open: true}},
-		"keyed list":    {"its order does not matter", `self.spec.parts == self.spec.parts.map(p, p)`, decision{open: true}},
-		"element":       {"the one that decided", `self.spec.parts.all(p, p.ready)`, decision{because: `self.spec.parts.all(p, p.ready)`, got: "p.ready = false"}},
-		"annotation":    {"maps have any key", `self.metadata.annotations["x/y"] == "2"`, decision{because: `self.metadata.annotations["x/y"] == "2"`, got: `self.metadata.annotations["x/y"] = "1"`}},
-		"absent":        {"an optional field that is not there keeps the guard closed, and says so", `self.spec.name == "x"`, decision{because: `self.spec.name == "x"`, got: "error: no such key: name"}},
-		"asked for":     {"or has a value instead", `self.spec.?name.orValue("x") == "y"`, decision{because: `self.spec.?name.orValue("x") == "y"`, got: "self.spec.name = none"}},
+		"date":          {"a date is a time", `self.spec.after - self.metadata.creationTimestamp == duration("24h")`, verdict{open: true}},
+		"duration":      {"a duration too, and names that CEL cannot write are escaped", `self.spec.max__dash__age > duration("1m")`, verdict{open: true}},
+		"word of CEL":   {"as it is written without a schema", `self.metadata.namespace == "b"`, verdict{because: `self.metadata.namespace == "b"`, got: `self.metadata.namespace = "a"`}},
+		"number":        {"2 is a number where the schema says so", `self.spec.share * 1.5 == 3.0`, verdict{open: true}},
+		"int or string": {"it is what it is", `self.spec.port == "http"`, verdict{open: true}},
+		"keyed list":    {"its order does not matter", `self.spec.parts == self.spec.parts.map(p, p)`, verdict{open: true}},
+		"element":       {"the one that decided", `self.spec.parts.all(p, p.ready)`, verdict{because: `self.spec.parts.all(p, p.ready)`, got: "p.ready = false"}},
+		"annotation":    {"maps have any key", `self.metadata.annotations["x/y"] == "2"`, verdict{because: `self.metadata.annotations["x/y"] == "2"`, got: `self.metadata.annotations["x/y"] = "1"`}},
+		"absent":        {"an optional field that is not there keeps the guard closed, and says so", `self.spec.name == "x"`, verdict{because: `self.spec.name == "x"`, got: "error: no such key: name"}},
+		"asked for":     {"or has a value instead", `self.spec.?name.orValue("x") == "y"`, verdict{because: `self.spec.?name.orValue("x") == "y"`, got: "self.spec.name = none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func TestValuesOfSelf(t *testing.T) {
 			if diags.Err() != nil {
 				t.Fatal(diags.Err())
 			}
-			r := m.Run(v1alpha1.MachineStatus{Phase: "One"}, Input{Self: StaticObject(self), Now: time.Now})
+			r := m.Run(v1alpha1.MachineStatus{Phase: "One"}, Observation{Self: StaticObject(self), Now: time.Now})
 			got := r.truth(t.Context(), r.phase().Exits[0].WhenExpr)
 			if d := cmp.Diff([]any{c.want.open, c.want.because, c.want.got}, []any{got.open, got.because, got.got}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)

@@ -32,7 +32,7 @@ func TestShownByAnEffect(t *testing.T) {
 		"a phase with its own":   {why: "metrics go on with it", phase: "Rejected", want: shown{"Failed", "Rejected", "Failed"}},
 	} {
 		st := v1alpha1.MachineStatus{Phase: c.phase, Held: v1alpha1.Held(c.held...), Revision: m.Revision()}
-		got := m.Run(st, fsm.Input{Finalizer: true, Now: func() time.Time { return simulate.Epoch }}).Summary()
+		got := m.Run(st, fsm.Observation{Finalizer: true, Now: func() time.Time { return simulate.Epoch }}).Summary()
 		if diff := cmp.Diff(c.want, shown{got.Phase, got.Message, m.PhaseInfo(c.phase).Shown}); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", name, c.why, diff)
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // steps walks on from the step index; nil means that the last step is done.
-func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
+func (r *Run) steps(ctx context.Context, p *program.Phase) *Decision {
 	for int(r.st.StepIndex) < len(p.StepList) {
 		s := &p.StepList[r.st.StepIndex]
 		r.st.Step = s.Label
@@ -23,21 +23,20 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
 		}
 		asked := r.truth(ctx, s.IfExpr)
 		if asked.err != nil {
-			r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
-			return r.next
+			return r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
 		}
 		if !asked.open {
 			r.advance()
 			continue
 		}
-		if cmd := r.oneStep(ctx, s, p); cmd != nil {
-			return cmd
+		if d := r.oneStep(ctx, s, p); d != nil {
+			return d
 		}
 	}
 	return nil
 }
 
-func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Command {
+func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	switch {
 	case s.WaitFor > 0:
 		if left := s.WaitFor - r.input.Now().Sub(r.st.StepEnteredAt.Time); left > 0 {
@@ -60,33 +59,33 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *C
 
 // call asks for the action of a step. Where it is about an effect that is held, what its
 // parameters read is what they read when the effect was taken.
-func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Command {
+func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	fixed, err := r.fixed(s)
 	var with expr.Params
 	if err == nil {
 		with, err = s.Bound.Params(r.value(ctx), fixed)
 	}
 	if err != nil {
-		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
-		return r.next
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
-	return r.act(&Command{Do: RunAction, Action: s.Bound.Use, Step: s.Label, Event: s.Label, StepID: s.ID, With: with}, s, s.Bound.Spec.External)
+	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, External: s.Bound.Spec.External}, s)
 }
 
 // act asks for an action, once it is due.
-func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
+func (r *Run) act(d *Decision, s *program.Step) *Decision {
 	r.began = r.input.Now()
-	if external {
+	if d.External {
 		if early := r.notDue(s); early != nil {
 			return early
 		}
+		d.Due = new(r.began.Add(cmp.Or(s.PollEvery, defaultPoll)))
 	}
-	r.acting, r.external = cmd, external
-	return cmd
+	r.acting = d
+	return d
 }
 
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
-// now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Fire calls it.
+// now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Apply calls it.
 func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) bool {
 	if r.acting == nil {
 		return false
@@ -110,9 +109,9 @@ func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) boo
 	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
-// done takes the outcome of the action that Next asked for.
+// done takes the outcome of the action that Decide asked for.
 func (r *Run) done(ctx context.Context, o Result) {
-	cmd, p := r.acting, r.phase()
+	d, p := r.acting, r.phase()
 	r.acting = nil
 	s := &p.StepList[r.st.StepIndex]
 	if w, is := errors.AsType[*WaitError](o.Err); is {
@@ -121,24 +120,24 @@ func (r *Run) done(ctx context.Context, o Result) {
 	}
 	if o.Err == nil {
 		if err := r.merge(o.Outputs); err != nil {
-			o.Err = Terminal("BadOutputs", "%s: %w", cmd.Action, err)
+			o.Err = Terminal("BadOutputs", "%s: %w", d.Action, err)
 		}
 	}
 	if o.Err != nil {
 		r.fail(ctx, o, s.Backoff, p)
 		return
 	}
-	r.calm()
-	if cmd.Effect != "" {
+	r.resetBackoff()
+	if d.Effect != "" {
 		// Durable at once: a release that runs again after a later one succeeded
 		// would meet a world that is restored already, and disturb it.
-		r.returned(cmd.Effect)
+		r.removeHeld(d.Effect)
 		r.due, r.called = time.Time{}, false
-		r.message = "Released " + cmd.Effect
+		r.message = "Released " + d.Effect
 		r.commit(nil)
 		return
 	}
-	r.returned(s.Releases)
+	r.removeHeld(s.Releases)
 	if r.reached(ctx, s) {
 		r.advance()
 	}
@@ -148,7 +147,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 }
 
 func (r *Run) notDone(ctx context.Context, s *program.Step, w *WaitError) {
-	r.calm()
+	r.resetBackoff()
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), w.Message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: "the step is not done", Value: expr.Clip(w.Message, v1alpha1.TextLimit)}}
 	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
@@ -178,7 +177,7 @@ func (r *Run) reached(ctx context.Context, s *program.Step) bool {
 func (r *Run) advance() {
 	r.st.StepIndex++
 	r.st.Step, r.st.StepEnteredAt = "", nil
-	r.calm()
+	r.resetBackoff()
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false
 	}

@@ -52,7 +52,7 @@ func (r *Run) Summary() Summary {
 	return Summary{
 		Phase:      shown,
 		Message:    expr.Clip(message, v1alpha1.TextLimit),
-		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.midway(p), r.stall),
+		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.incomplete(p), r.stall),
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *Run) shownByEffect() string {
 func (r *Run) text(p *program.Phase) string {
 	text := r.message
 	if text == "" {
-		text = r.story(p)
+		text = r.defaultMessage(p)
 	}
 	if r.stall != nil && !strings.Contains(text, r.stall.message) {
 		text = r.stall.message + ". " + text
@@ -80,12 +80,12 @@ func (r *Run) text(p *program.Phase) string {
 	return text
 }
 
-// story is the message of a phase that has none: for a failure, its cause.
-func (r *Run) story(p *program.Phase) string {
+// defaultMessage is the message of a phase that has none: for a failure, its cause.
+func (r *Run) defaultMessage(p *program.Phase) string {
 	if t := r.cause(p); t != nil {
 		return t.Reason + ": " + t.Message
 	}
-	if r.midway(p) {
+	if r.incomplete(p) {
 		return "the steps of " + p.Name + " are not done yet"
 	}
 	return cmp.Or(p.Description, r.reason(p))
@@ -109,10 +109,10 @@ func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
 	return nil
 }
 
-// midway tells that the look at a steady phase has not come to its end: a step fails,
+// incomplete tells that the look at a steady phase has not come to its end: a step fails,
 // waits or was not reached yet. Nobody knows then whether the object is as its spec
 // wants it, which may be newer than the last look that came there.
-func (r *Run) midway(p *program.Phase) bool {
+func (r *Run) incomplete(p *program.Phase) bool {
 	if p.Kind != v1alpha1.PhaseSteady {
 		return false
 	}
@@ -121,7 +121,7 @@ func (r *Run) midway(p *program.Phase) bool {
 }
 
 func (r *Run) reason(p *program.Phase) string {
-	if r.midway(p) {
+	if r.incomplete(p) {
 		if r.st.Attempts > 0 {
 			return ReasonStepFailed
 		}
@@ -139,7 +139,7 @@ func (r *Run) reason(p *program.Phase) string {
 	return program.Word(p.Name)
 }
 
-func conditions(reason, message string, p *program.Phase, midway bool, s *stall) []metav1.Condition {
+func conditions(reason, message string, p *program.Phase, incomplete bool, s *stall) []metav1.Condition {
 	ready, reconciling, stalled := metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse
 	stalledReason, stalledMessage := "WithinDeadline", ""
 	switch {
@@ -150,7 +150,7 @@ func conditions(reason, message string, p *program.Phase, midway bool, s *stall)
 	case p.Terminal == v1alpha1.PhaseFailure:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
 		stalledReason, stalledMessage = reason, message
-	case p.Terminal == v1alpha1.PhaseSuccess, p.Kind == v1alpha1.PhaseSteady && !midway:
+	case p.Terminal == v1alpha1.PhaseSuccess, p.Kind == v1alpha1.PhaseSteady && !incomplete:
 		ready, reconciling = metav1.ConditionTrue, metav1.ConditionFalse
 	}
 	return []metav1.Condition{

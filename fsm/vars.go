@@ -106,8 +106,8 @@ func (r *Run) value(ctx context.Context) expr.Evaluator {
 	return func(e *expr.Expr) (ref.Val, error) { return r.eval(e, r.activation(ctx)) }
 }
 
-// decision is what a guard came to.
-type decision struct {
+// verdict is what a guard came to.
+type verdict struct {
 	open bool
 	// because is the part of the guard that decided, got the values seen in it.
 	because, got string
@@ -116,36 +116,36 @@ type decision struct {
 }
 
 // truth decides a guard; it is the only place that does. Without a guard the way is open.
-func (r *Run) truth(ctx context.Context, e *expr.Expr) decision {
+func (r *Run) truth(ctx context.Context, e *expr.Expr) verdict {
 	if e == nil {
-		return decision{open: true}
+		return verdict{open: true}
 	}
-	if r.guardStub != nil {
-		open, err := r.guardStub(e)
-		return decision{open: open, err: err}
+	if r.input.Prove != nil {
+		open, err := r.input.Prove(e)
+		return verdict{open: open, err: err}
 	}
 	s := r.activation(ctx)
-	d := r.decide(e, s)
+	d := r.evaluate(e, s)
 	if !d.open {
 		r.explain(e, s, &d)
 	}
 	return d
 }
 
-func (r *Run) decide(e *expr.Expr, s activation) decision {
+func (r *Run) evaluate(e *expr.Expr, s activation) verdict {
 	v, err := r.eval(e, s)
 	if err != nil {
-		return decision{err: err}
+		return verdict{err: err}
 	}
 	open, isBool := v.Value().(bool)
 	if !isBool {
 		err = fmt.Errorf("%s is %s, not a boolean", e.Text, expr.Clip(expr.Show(v), 120))
 	}
-	return decision{open: open, err: err}
+	return verdict{open: open, err: err}
 }
 
 // explain adds why.
-func (r *Run) explain(e *expr.Expr, s activation, d *decision) {
+func (r *Run) explain(e *expr.Expr, s activation, d *verdict) {
 	switch {
 	case d.err == nil:
 		d.because, d.got = e.Why(s.ctx, s, d.open, r.seen)

@@ -47,7 +47,7 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
 			var visits []string
-			w.Respond = func(action string, _ fsm.Command) (simulate.Answer, bool) {
+			w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
 				if action == "Work" {
 					visits = append(visits, w.Stored.Visit())
 				}

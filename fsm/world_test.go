@@ -62,7 +62,7 @@ func worldOf(t testing.TB, m *fsm.Machine, spec map[string]any) *world {
 	return w
 }
 
-func (w *world) seesConflict(action string, _ fsm.Command) (simulate.Answer, bool) {
+func (w *world) seesConflict(action string, _ fsm.Decision) (simulate.Answer, bool) {
 	sees := action == "CopyResources" || action == "DetectConflicts"
 	for _, name := range w.InPlace() {
 		if w.conflict && sees && name == "apiService" {
@@ -135,7 +135,7 @@ func shippedBindings(t testing.TB) program.Bindings {
 // fire carries out the step that a run asks for, whose action comes to the outcome.
 func fire(t testing.TB, run *fsm.Run, o fsm.Result) {
 	t.Helper()
-	if err := run.Fire(t.Context(), func(context.Context, fsm.Command) (fsm.Result, error) { return o, nil }); err != nil {
+	if err := run.Apply(t.Context(), func(context.Context, fsm.Decision) (fsm.Result, error) { return o, nil }); err != nil {
 		t.Fatal(err)
 	}
 }

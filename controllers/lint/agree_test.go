@@ -144,8 +144,8 @@ type seen struct {
 func look(t testing.TB, m *fsm.Machine, self map[string]any) seen {
 	t.Helper()
 	at := simulate.Epoch
-	r := m.Run(v1alpha1.MachineStatus{Phase: "Waiting", Revision: m.Revision()}, fsm.Input{Self: fsm.StaticObject(self), Now: func() time.Time { return at }})
-	cmd := r.Next(t.Context())
+	r := m.Run(v1alpha1.MachineStatus{Phase: "Waiting", Revision: m.Revision()}, fsm.Observation{Self: fsm.StaticObject(self), Now: func() time.Time { return at }})
+	cmd := r.Decide(t.Context())
 	return seen{Blocked: r.Status().Blocked, Message: r.Summary().Message, Do: cmd.Do}
 }
 

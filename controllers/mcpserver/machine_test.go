@@ -55,7 +55,7 @@ func newPlay(t *testing.T) *play {
 	return p
 }
 
-func (p *play) act(action string, _ fsm.Command) (simulate.Answer, bool) {
+func (p *play) act(action string, _ fsm.Decision) (simulate.Answer, bool) {
 	switch action {
 	case "EnsureWorkload":
 		if p.ensure == nil {
@@ -199,7 +199,7 @@ func TestRestartOfAFailedServer(t *testing.T) {
 			p.newImage()
 			p.until("Failed")
 			stamps := 0
-			p.Respond = func(action string, c fsm.Command) (simulate.Answer, bool) {
+			p.Respond = func(action string, c fsm.Decision) (simulate.Answer, bool) {
 				if action == "StampPodTemplates" {
 					stamps++
 				}

@@ -36,31 +36,35 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
 	p.run = run
 	p.beforeActions(run)
-	defer func() { r.due.keep(obj, run.Due(err == nil)) }()
-	for {
-		cmd := run.Next(ctx)
-		switch cmd.Do {
-		case fsm.RunAction:
-			if after, err := r.inTurn(ctx, p, run, cmd); after > 0 || err != nil {
-				return reconcile.Result{RequeueAfter: after}, false, err
-			}
-		case fsm.Commit:
-			return reconcile.Result{RequeueAfter: again}, true, r.commit(ctx, p, run, cmd)
-		case fsm.Requeue:
-			return reconcile.Result{RequeueAfter: cmd.After}, false, r.commit(ctx, p, run, cmd)
-		case fsm.AddFinalizer:
-			return reconcile.Result{RequeueAfter: again}, true, r.addFinalizer(ctx, p)
-		case fsm.RemoveFinalizer:
-			return reconcile.Result{RequeueAfter: again}, false, r.end(ctx, p)
-		default:
-			return reconcile.Result{}, false, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
+	d := run.Decide(ctx)
+	for ; d.Do == fsm.RunAction; d = run.Decide(ctx) {
+		if after, err := r.inTurn(ctx, p, run, d); after > 0 || err != nil {
+			return reconcile.Result{RequeueAfter: after}, false, err
 		}
 	}
+	if result, goOn, err = r.carryOut(ctx, p, run, d); err == nil {
+		r.due.keep(obj, d.Due)
+	}
+	return result, goOn, err
+}
+
+func (r *Reconciler[T]) carryOut(ctx context.Context, p *pass[T], run *fsm.Run, d fsm.Decision) (result reconcile.Result, goOn bool, err error) {
+	switch d.Do {
+	case fsm.Commit:
+		return reconcile.Result{RequeueAfter: again}, true, r.commit(ctx, p, run, d)
+	case fsm.Requeue:
+		return reconcile.Result{RequeueAfter: d.After}, false, r.commit(ctx, p, run, d)
+	case fsm.AddFinalizer:
+		return reconcile.Result{RequeueAfter: again}, true, r.addFinalizer(ctx, p)
+	case fsm.RemoveFinalizer:
+		return reconcile.Result{RequeueAfter: again}, false, r.end(ctx, p)
+	}
+	return reconcile.Result{}, false, fmt.Errorf("the engine asks for %q, which this program does not know", d.Do)
 }
 
 // inTurn is step for an action that may have to wait for its turn: after is how long then.
-func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (after time.Duration, err error) {
-	if r.turns == nil || !r.Program.Actions[cmd.Action].External {
+func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) (after time.Duration, err error) {
+	if r.turns == nil || !cmd.External {
 		return 0, r.step(ctx, p, run, cmd)
 	}
 	if r.turns.take(p.key) {

@@ -125,7 +125,7 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alph
 	*obj.MachineStatus() = st
 	by := &Reconciler[T]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[T]{}}
 	p := &pass[T]{by: by, machine: machine, stored: obj, work: deepCopy(obj)}
-	p.settle(machine.Run(*obj.MachineStatus(), fsm.Input{Deleting: deleting, Finalizer: true, Generation: 3, Now: by.Clock.Now,
+	p.settle(machine.Run(*obj.MachineStatus(), fsm.Observation{Deleting: deleting, Finalizer: true, Generation: 3, Now: by.Clock.Now,
 		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.work)
 	if err != nil {

@@ -117,7 +117,7 @@ func (p *pass[T]) adoptMetadata() {
 
 // write makes the run's state durable, in one compare-and-swap, and calls stored then. The
 // view follows it.
-func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stored func()) error {
+func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Decision, stored func()) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.settle(run)
@@ -141,7 +141,7 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 // mayLag tells whether the view may wait for a later run of this pass: under a lock, each request is time that the
 // cluster waits. Other programs heed the phase, so what is done in its name comes after it is shown, but for the first
 // phase, and for one in which nothing is on its way.
-func (p *pass[T]) mayLag(cmd fsm.Command) bool {
+func (p *pass[T]) mayLag(cmd fsm.Decision) bool {
 	heeded := cmd.Transition != nil && cmd.Transition.From != "" && !p.machine.Rests(cmd.Transition.To)
 	return !heeded && p.by.Clock.Since(p.shownAt) < publishEvery
 }

@@ -82,7 +82,7 @@ type Reconciler[T Object[T]] struct {
 	// sees what is stored between two of them.
 	MaxRuns int
 
-	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
+	// due is what fsm.Observation.Due of the next pass is: what a look that changes nothing does not write.
 	due        memory[time.Time]
 	contention memory[contended]
 	told       memory[string] // whom an object was left to
@@ -251,7 +251,7 @@ func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
 }
 
 // commit makes the state of a run durable, and tells what is durable then.
-func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
+func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) error {
 	before := ""
 	if p.state != nil {
 		before = p.state.Status.Revision
@@ -262,16 +262,16 @@ func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cm
 			tell(r.Recorder, p.about(), corev1.EventTypeNormal, "MachineReloaded", "Reload",
 				fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
 		}
-		if err := run.Stored(func(t *v1alpha1.Transition) { r.announce(ctx, p.machine, p.about(), t) }); err != nil {
-			log.FromContext(ctx).Error(err, "a transition is stored, and its Event is lost")
+		if cmd.Transition != nil {
+			r.announce(ctx, p.machine, p.about(), cmd.Transition)
 		}
 	})
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
+func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Observation {
 	read := p.stored // what this pass writes does not change it
 	state := p.state
-	return fsm.Input{
+	return fsm.Observation{
 		Self: func() (map[string]any, error) {
 			self, err := selfOf(read, state)
 			if err != nil {
@@ -314,10 +314,10 @@ func shownMessage[T Object[T]](obj T) string {
 // step fires the event of a step, which calls its action. The first of several
 // errors in a row is told, unless it leads to another phase: that transition
 // tells it.
-func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
+func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) error {
 	before := run.Status()
 	var outcome fsm.Result
-	err := run.Fire(ctx, func(ctx context.Context, cmd fsm.Command) (_ fsm.Result, err error) {
+	err := run.Apply(ctx, func(ctx context.Context, cmd fsm.Decision) (_ fsm.Result, err error) {
 		outcome, err = r.act(ctx, p, before, cmd)
 		return outcome, err
 	})
@@ -325,7 +325,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 		return err
 	}
 	first := before.Attempts == 0
-	if first && outcome.Err != nil && outcome.Class != "" && run.Next(ctx).Transition == nil {
+	if first && outcome.Err != nil && outcome.Class != "" && run.Decide(ctx).Transition == nil {
 		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
 	}
 	return nil
@@ -334,7 +334,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 // act runs one action, which sees the machine as it is now, written or not. Its context
 // ends early when the object does not ask for it any more, by a deletion above all; errMoved
 // is returned then.
-func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (outcome fsm.Result, err error) {
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Decision) (outcome fsm.Result, err error) {
 	ctx, span := r.startStep(ctx, cmd)
 	defer func() { endStep(span, outcome, err) }()
 	acting, cancel := context.WithCancelCause(ctx)
@@ -342,6 +342,9 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
 	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, StepID: cmd.StepID, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	*scope.Object.MachineStatus() = now
+	if cmd.External {
+		r.due.keep(p.stored, cmd.Due)
+	}
 	ended := p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
 
 	began := r.Clock.Now()

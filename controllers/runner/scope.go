@@ -20,7 +20,7 @@ type Scope[T Object[T]] struct {
 	Object T
 	// Machine is the one of this pass.
 	Machine *fsm.Machine
-	// StepID is fsm.Command.StepID: the same for every call of the step, and for no other one.
+	// StepID is fsm.Decision.StepID: the same for every call of the step, and for no other one.
 	StepID string
 	// With are the step's parameters.
 	With  fsm.Params

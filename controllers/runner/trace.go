@@ -48,7 +48,7 @@ func (r *Reconciler[T]) startPass(ctx context.Context, req reconcile.Request) (c
 	return ctx, span
 }
 
-func (r *Reconciler[T]) startStep(ctx context.Context, cmd fsm.Command) (context.Context, trace.Span) {
+func (r *Reconciler[T]) startStep(ctx context.Context, cmd fsm.Decision) (context.Context, trace.Span) {
 	ctx, span := r.startSpan(ctx, "step")
 	if span.IsRecording() {
 		span.SetAttributes(spanStep.String(cmd.Step), spanAction.String(cmd.Action))

@@ -22,9 +22,9 @@ const (
 	ReasonReplaced  = "PhaseReplaced"
 )
 
-// Unborn is where an object stands of which nothing is stored. No phase can have the name; an empty one
+// NoPhase is where an object stands of which nothing is stored. No phase can have the name; an empty one
 // would be taken for that of the generic callbacks.
-const Unborn = "(new)"
+const NoPhase = "(new)"
 
 // add makes an event. The answer is false where there is another one of the name: looplab/fsm would take the second
 // for the first, and say nothing.
@@ -76,7 +76,7 @@ func (c *compiler) events() {
 
 // beginnings are the ways into a first phase.
 func (c *compiler) beginnings() {
-	s := c.newSource(Unborn)
+	s := c.newSource(NoPhase)
 	s.add(ReasonCreated, c.def.Spec.Initial, Meaning{Guards: []*expr.Expr{nil}})
 	first := map[string]string{}
 	for i, q := range c.prog.Recover {
@@ -87,8 +87,8 @@ func (c *compiler) beginnings() {
 func (c *compiler) phaseEvents(p *Phase) {
 	s, first := c.newSource(p.Name), map[string]string{}
 	for i := range p.StepList {
-		for _, name := range c.stepEvents(&p.StepList[i]) {
-			c.event(s, first, p.StepList[i].Path, name, p.Name, Meaning{})
+		if step := &p.StepList[i]; step.WaitFor == 0 { // a wait calls nothing
+			c.event(s, first, step.Path, step.Label, p.Name, Meaning{})
 		}
 	}
 	guards := map[string]*expr.Expr{}
@@ -114,26 +114,8 @@ func (c *compiler) event(s *PhaseEvents, first map[string]string, path, name, to
 		"give it a reason: of its own, or a step a name:")
 }
 
-// stepEvents are the events of a step: one for its action, or one for each effect that it may release. A wait calls nothing.
-func (c *compiler) stepEvents(s *Step) []string {
-	switch {
-	case s.Undo != "":
-		var names []string
-		for _, effect := range c.def.EffectNames() {
-			names = append(names, UndoEvent(s.Label, effect))
-		}
-		return names
-	case s.Action != "":
-		return []string{s.Label}
-	}
-	return nil
-}
-
 // NextPath is where the target of an exit stands in the file: Edge.Path of its edge.
 func NextPath(p *Phase, i int) string { return fmt.Sprintf("%s.next[%d].to", p.Path, i) }
-
-// UndoEvent releases one effect.
-func UndoEvent(step, effect string) string { return step + "/" + effect }
 
 // RecoverEvent leads a lost object to its phase.
 func RecoverEvent(q Recovery) string { return cmp.Or(q.Reason, reasonRecovered) }

@@ -111,9 +111,9 @@ func (w *way) stuck(reason, message string) {
 }
 
 // checkPatient finds an engine that tries a step again before its time, or moves on by what it did not look at.
-func (w *way) checkPatient(cmd fsm.Command) {
+func (w *way) checkPatient(cmd fsm.Decision) {
 	stalled, _ := w.run.Stalled()
-	if w.early && !w.run.Eager() && (cmd.Do == fsm.RunAction || cmd.Do == fsm.Requeue && !cmd.Early && stalled == "") {
+	if w.early && !w.run.BypassesBackoff() && (cmd.Do == fsm.RunAction || cmd.Do == fsm.Requeue && !cmd.Early && stalled == "") {
 		w.violate(violation{invariant: invariantPatient, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
 			message: "a step that failed is tried again before its backoff is over",
 			fix:     "this is a defect of the engine: report it"})

@@ -106,7 +106,7 @@ func TestProofLooksEarly(t *testing.T) {
 			if w.walk(); w.early {
 				leaves := n.deleting && !p.phaseOf(n.state).Deletion // which waits for no backoff
 				stays[p.phaseOf(n.state).Name] = leaves != (w.to == w.from)
-				w.checkPatient(fsm.Command{Do: fsm.RunAction})
+				w.checkPatient(fsm.Decision{Do: fsm.RunAction})
 			}
 		}
 	}

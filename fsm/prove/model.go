@@ -15,7 +15,7 @@ func newProver(m *fsm.Machine) *prover {
 		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	p.prog = bare(m.Program())
-	p.trials = m.Trials(p.prog)
+	p.bare = m.With(p.prog, nil)
 	for i, ph := range p.prog.Order {
 		p.index[ph.Name] = int16(i)
 		for _, q := range ph.Requirements {

@@ -64,9 +64,9 @@ type edge struct{ from, to string }
 // prover is one proof.
 type prover struct {
 	machine *fsm.Machine
-	// prog is its program without what needs an object: messages and parameters; trials are runs of that.
+	// prog is its program without what needs an object: messages and parameters; bare is the machine with that.
 	prog    *program.Program
-	trials  *fsm.Trials
+	bare    *fsm.Machine
 	index   map[string]int16 // of a phase
 	effects program.EffectNames
 	// steps and fallible are what can happen in a step and to a guard.

@@ -20,7 +20,7 @@ type way struct {
 	choices
 	at       int
 	from, to state
-	run      *fsm.Trial
+	run      *fsm.Run
 	clock    time.Time
 	answers  []answered
 	events   []event
@@ -65,19 +65,19 @@ func microTime(t time.Time) *metav1.MicroTime { return new(metav1.NewMicroTime(t
 func (w *way) walk() {
 	w.to, w.clock, w.good = w.from, provedNow, true
 	w.answers, w.events = w.answers[:0], w.events[:0]
-	w.run = w.trials.Run(w.begin(), fsm.Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
-		Now: func() time.Time { return w.clock }, Guard: noGuard}, w.truth)
-	cmd := w.run.Next(context.Background())
+	w.run = w.bare.Run(w.begin(), fsm.Observation{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
+		Now: func() time.Time { return w.clock }, Guard: noGuard, Prove: w.truth})
+	cmd := w.run.Decide(context.Background())
 	w.checkPatient(cmd)
 	if cmd.Do == fsm.RunAction {
-		if err := w.run.Fire(context.Background(), w.act); err != nil {
+		if err := w.run.Apply(context.Background(), w.act); err != nil {
 			return
 		}
 		if !w.run.Decided() {
 			w.to.running, w.to.memory = true, w.progress()
 			return
 		}
-		cmd = w.run.Next(context.Background())
+		cmd = w.run.Decide(context.Background())
 	}
 	w.checkLegal()
 	w.to.running, w.to.memory = false, progress{}
@@ -135,7 +135,7 @@ const longTime = time.Minute
 var errDies = errors.New("the program dies")
 
 // act answers an action, in place of the driver's. The error is that the program dies.
-func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
+func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 	s := w.step()
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
@@ -196,7 +196,7 @@ func (w *way) fails(e event, f failure) fsm.Result {
 	return f.Result
 }
 
-func (w *way) write(cmd fsm.Command) {
+func (w *way) write(cmd fsm.Decision) {
 	switch cmd.Do {
 	case fsm.AddFinalizer:
 		w.to.finalizer = true
@@ -205,9 +205,6 @@ func (w *way) write(cmd fsm.Command) {
 		w.note(event{kind: eventRemoved})
 	default:
 		w.to.phase, w.to.stored = w.index[w.run.State().Phase], w.progress()
-		if err := w.run.Stored(nil); err != nil {
-			w.stuck("IllegalTransition", err.Error())
-		}
 		if len(w.to.stored.held) > len(w.from.now().held) {
 			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.prog.Order[w.to.phase].StepList[w.to.stored.stepIndex]})
 		}

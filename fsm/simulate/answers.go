@@ -96,7 +96,7 @@ func (w *Fake) note(key, format string, args ...any) {
 }
 
 // act calls an action.
-func (w *Fake) act(name string, cmd fsm.Command) fsm.Result {
+func (w *Fake) act(name string, cmd fsm.Decision) fsm.Result {
 	a, said := w.answer(name, cmd)
 	w.Called = append(w.Called, name)
 	text := "act " + name
@@ -110,7 +110,7 @@ func (w *Fake) act(name string, cmd fsm.Command) fsm.Result {
 }
 
 // answer is what the action answers, with all its outputs, and those that were given.
-func (w *Fake) answer(name string, cmd fsm.Command) (a Answer, said map[string]any) {
+func (w *Fake) answer(name string, cmd fsm.Decision) (a Answer, said map[string]any) {
 	known := false
 	if w.Respond != nil {
 		a, known = w.Respond(name, cmd)
@@ -132,7 +132,7 @@ func (w *Fake) answer(name string, cmd fsm.Command) (a Answer, said map[string]a
 }
 
 // stepNames are those of the step that calls an action, the most exact first. What an undo releases has none.
-func (w *Fake) stepNames(cmd fsm.Command) []string {
+func (w *Fake) stepNames(cmd fsm.Decision) []string {
 	if cmd.Effect != "" {
 		return nil
 	}
@@ -186,7 +186,7 @@ func outcome(o fsm.Result, said map[string]any) string {
 
 // written is the name by which the machine calls an action: that of the file, not
 // that of the program.
-func (w *Fake) written(run *fsm.Run, cmd fsm.Command) string {
+func (w *Fake) written(run *fsm.Run, cmd fsm.Decision) string {
 	prog, at := w.Machine.Program(), run.Status()
 	if e, known := prog.Effects[cmd.Effect]; known && e.BoundRelease.Use == cmd.Action {
 		return e.Release

@@ -122,7 +122,7 @@ func ExampleWorld() {
 		fmt.Println(err)
 		return
 	}
-	w.Respond = func(action string, _ fsm.Command) (simulate.Answer, bool) {
+	w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
 		if action != "Measure" {
 			return simulate.Answer{}, false
 		}

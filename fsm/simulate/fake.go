@@ -64,10 +64,10 @@ type Fake struct {
 	TrustView bool
 	// Respond answers for an action, by the name that the machine calls it; false
 	// leaves it to what was given.
-	Respond func(action string, cmd fsm.Command) (Answer, bool)
+	Respond func(action string, cmd fsm.Decision) (Answer, bool)
 	// Interrupt is asked before and after each command is carried out; true kills
 	// the driver there.
-	Interrupt func(cmd fsm.Command, done bool) bool
+	Interrupt func(cmd fsm.Decision, done bool) bool
 	// Tell hears what happens.
 	Tell func(Event)
 	// Called lists the actions called, in order.

@@ -40,7 +40,7 @@ func (w *Fake) Crash(at string, done bool, down time.Duration) {
 
 // Reconcile is one look of the driver at the object: a reconcile. It answers the
 // command that ended it; the error is ErrCrash or ErrConflict.
-func (w *Fake) Reconcile() (fsm.Command, error) {
+func (w *Fake) Reconcile() (fsm.Decision, error) {
 	w.looks++
 	w.dirty, w.wake = true, time.Time{} // until the look came to its end
 	w.adopt()
@@ -48,9 +48,9 @@ func (w *Fake) Reconcile() (fsm.Command, error) {
 	base, before := w.stateVersion, given{actions: maps.Clone(w.given.actions), guards: maps.Clone(w.given.guards)}
 	run := w.Machine.Run(w.state(), w.View())
 	for range maxCommands {
-		cmd := run.Next(context.Background())
+		cmd := run.Decide(context.Background())
 		durable, err := w.step(run, cmd, base)
-		w.remember(run, cmd, err)
+		w.remember(cmd, err)
 		if err != nil && !durable {
 			// Nothing came of this look, so the next one meets the same world.
 			w.given = before
@@ -60,25 +60,25 @@ func (w *Fake) Reconcile() (fsm.Command, error) {
 		}
 	}
 	w.defect("a look does not end")
-	return fsm.Command{Do: fsm.Requeue}, nil
+	return fsm.Decision{Do: fsm.Requeue}, nil
 }
 
 // remember keeps what the driver has in memory between two looks: nothing after a crash.
-func (w *Fake) remember(run *fsm.Run, cmd fsm.Command, err error) {
+func (w *Fake) remember(cmd fsm.Decision, err error) {
 	switch {
 	case errors.Is(err, ErrCrash):
 		w.paced = nil
-	case err != nil || cmd.Do != fsm.RunAction:
-		w.paced = run.Due(err == nil)
+	case err == nil && (cmd.Do != fsm.RunAction || cmd.External):
+		w.paced = cmd.Due
 	}
 }
 
 // step carries out one command; durable tells whether the API server has it.
-func (w *Fake) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err error) {
+func (w *Fake) step(run *fsm.Run, cmd fsm.Decision, base int) (durable bool, err error) {
 	name := string(cmd.Do)
 	if cmd.Do == fsm.RunAction {
 		name = w.written(run, cmd)
-		err := run.Fire(context.Background(), func(_ context.Context, cmd fsm.Command) (outcome fsm.Result, err error) {
+		err := run.Apply(context.Background(), func(_ context.Context, cmd fsm.Decision) (outcome fsm.Result, err error) {
 			if w.killed(name, cmd, false) {
 				return outcome, ErrCrash
 			}
@@ -106,7 +106,7 @@ func (w *Fake) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err 
 const WriteView fsm.Verb = "WriteView"
 
 // show repairs the view, where there is an object. A write of the ledger alone does not.
-func (w *Fake) show(run *fsm.Run, cmd fsm.Command) error {
+func (w *Fake) show(run *fsm.Run, cmd fsm.Decision) error {
 	w.forget()
 	if ledger := cmd.Do != fsm.Requeue && cmd.Transition == nil; w.gone || ledger && !w.TrustView {
 		return nil
@@ -120,13 +120,13 @@ func (w *Fake) show(run *fsm.Run, cmd fsm.Command) error {
 	}
 	w.Shown, w.ShownMachine, w.observed = run.Summary(), st, w.generation
 	w.checkView()
-	if w.killed(string(WriteView), fsm.Command{Do: WriteView, Transition: cmd.Transition}, true) {
+	if w.killed(string(WriteView), fsm.Decision{Do: WriteView, Transition: cmd.Transition}, true) {
 		return ErrCrash
 	}
 	return nil
 }
 
-func (w *Fake) killed(name string, cmd fsm.Command, done bool) bool {
+func (w *Fake) killed(name string, cmd fsm.Decision, done bool) bool {
 	here := crashPoint{at: name, done: done}
 	switch c := w.crash; {
 	case c != nil && c.at == name && c.done == done:
@@ -145,7 +145,7 @@ func (w *Fake) killed(name string, cmd fsm.Command, done bool) bool {
 }
 
 // write carries out a command other than RunAction.
-func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
+func (w *Fake) write(run *fsm.Run, cmd fsm.Decision, base int) error {
 	switch cmd.Do {
 	case fsm.Commit:
 		if err := w.store(run, cmd, base); err != nil {
@@ -154,8 +154,8 @@ func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
 		if cmd.Transition == nil {
 			w.tell("commit at step %d, held %v", w.Stored.StepIndex, w.Stored.HeldNames())
 		}
-		if err := run.Stored(func(t *v1alpha1.Transition) { w.tell("commit %s", describe(t)) }); err != nil {
-			w.defect("%v", err)
+		if cmd.Transition != nil {
+			w.tell("commit %s", describe(cmd.Transition))
 		}
 	case fsm.Requeue:
 		if err := w.store(run, cmd, base); err != nil {
@@ -188,9 +188,9 @@ func describe(took *v1alpha1.Transition) string {
 }
 
 // View is what the driver observes now.
-func (w *Fake) View() fsm.Input {
+func (w *Fake) View() fsm.Observation {
 	asked := map[string]bool{}
-	return fsm.Input{
+	return fsm.Observation{
 		Self:       fsm.StaticObject(w.Self()),
 		Deleting:   w.deleting,
 		Gone:       w.gone,
@@ -237,7 +237,7 @@ func (d Difference) String() string {
 func CrashEverywhere(begin func() *Fake, story func(*Fake)) (crashes int, changed []Difference) {
 	calm, n, places := begin(), 0, []int{}
 	seen := map[string]bool{}
-	calm.Interrupt = func(cmd fsm.Command, done bool) bool {
+	calm.Interrupt = func(cmd fsm.Decision, done bool) bool {
 		n++
 		st := calm.Stored
 		place := fmt.Sprint(st.Phase, len(st.History), st.StepIndex, st.HeldNames(), cmd.Do, cmd.Action, cmd.Step, cmd.Effect, done)
@@ -251,7 +251,7 @@ func CrashEverywhere(begin func() *Fake, story func(*Fake)) (crashes int, change
 	want := calm.Ending()
 	for _, at := range places {
 		w, n, where := begin(), 0, ""
-		w.Interrupt = func(cmd fsm.Command, done bool) bool {
+		w.Interrupt = func(cmd fsm.Decision, done bool) bool {
 			if n++; n == at {
 				where = fmt.Sprintf("%s %s in phase %s", beforeOrAfter(done),
 					strings.TrimSpace(fmt.Sprint(cmd.Do, " ", cmd.Action)), w.Stored.Phase)

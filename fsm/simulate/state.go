@@ -25,7 +25,7 @@ func (w *Fake) behind() bool {
 
 // store is the compare-and-swap of the state, through JSON as a real API server would. It
 // creates the state before the first phase is entered.
-func (w *Fake) store(run *fsm.Run, cmd fsm.Command, base int) error {
+func (w *Fake) store(run *fsm.Run, cmd fsm.Decision, base int) error {
 	if w.ConflictNext {
 		w.ConflictNext = false
 		w.stateVersion++

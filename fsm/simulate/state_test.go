@@ -35,7 +35,7 @@ func TestTheViewIsRepaired(t *testing.T) {
 		happen func(w *simulate.Fake)
 	}{
 		"crash between the writes": {"the state says Two already", func(w *simulate.Fake) {
-			w.Interrupt = func(cmd fsm.Command, done bool) bool {
+			w.Interrupt = func(cmd fsm.Decision, done bool) bool {
 				return done && cmd.Do == fsm.Commit && cmd.Transition != nil && cmd.Transition.To == "Two"
 			}
 			_ = w.Run(time.Minute, func() bool { return w.Stored.Phase == "Two" })

@@ -223,7 +223,7 @@ func (p *play) restore() {
 }
 
 // interrupt is asked before and after each command.
-func (p *play) interrupt(cmd fsm.Command, done bool) bool {
+func (p *play) interrupt(cmd fsm.Decision, done bool) bool {
 	p.event++
 	if !done && cmd.Do != fsm.RunAction {
 		if _, ok := p.next(conflicts); ok {
@@ -244,14 +244,14 @@ func (p *play) interrupt(cmd fsm.Command, done bool) bool {
 func (p *play) tooEarly() {
 	for _, e := range p.w.Machine.Definition().Spec.Effects {
 		if p.w.Stored.Phase == "Migrating" && !p.w.Stored.IsHeld(e.Name) {
-			p.truth.act(e.Acquire, fsm.Command{}, &p.w.Stored, true)
+			p.truth.act(e.Acquire, fsm.Decision{}, &p.w.Stored, true)
 			return
 		}
 	}
 }
 
 // respond is an action: its deed, and what it says.
-func (p *play) respond(action string, cmd fsm.Command) (simulate.Answer, bool) {
+func (p *play) respond(action string, cmd fsm.Decision) (simulate.Answer, bool) {
 	if waiting := p.pending[action]; len(waiting) > 0 {
 		p.pending[action] = waiting[1:]
 		return p.did(action, cmd, waiting[0], waiting[0].Err == nil), true
@@ -290,7 +290,7 @@ func (p *play) respond(action string, cmd fsm.Command) (simulate.Answer, bool) {
 
 var classes = []fsm.Class{fsm.ClassConflict, fsm.ClassForbidden, fsm.ClassNotFound, fsm.ClassInvalid, fsm.ClassTimeout, fsm.ClassThrottled, fsm.ClassUnavailable}
 
-func (p *play) did(action string, cmd fsm.Command, said simulate.Answer, done bool) simulate.Answer {
+func (p *play) did(action string, cmd fsm.Decision, said simulate.Answer, done bool) simulate.Answer {
 	if p.lost != nil {
 		p.fail("%s is called, and nobody knows where the object stands", action)
 	}
@@ -305,7 +305,7 @@ func (p *play) did(action string, cmd fsm.Command, said simulate.Answer, done bo
 }
 
 // allowed: the phase of a step reached the API server before the step.
-func (p *play) allowed(action string, cmd fsm.Command) {
+func (p *play) allowed(action string, cmd fsm.Decision) {
 	for _, ph := range p.w.Machine.Definition().Spec.Phases {
 		here := func(s v1alpha1.Step) bool { return s.Action == action || s.Undo != "" && cmd.Effect != "" }
 		if ph.Name == p.w.Stored.Phase && !slices.ContainsFunc(ph.Steps, here) {

@@ -37,7 +37,7 @@ func (w *truth) left() []string {
 }
 
 // act is the deed of an action, done or not; the answer is what is wrong about it.
-func (w *truth) act(name string, cmd fsm.Command, stored *v1alpha1.MachineStatus, done bool) string {
+func (w *truth) act(name string, cmd fsm.Decision, stored *v1alpha1.MachineStatus, done bool) string {
 	for _, e := range w.m.Definition().Spec.Effects {
 		switch {
 		case name == e.Acquire && done && !w.inPlace(e.Name):

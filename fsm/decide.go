@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -11,7 +12,7 @@ import (
 )
 
 // Run starts a pass from a stored status, which is not changed.
-func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
+func (m *Machine) Run(status v1alpha1.MachineStatus, v Observation) *Run {
 	r := &Run{m: m, input: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
 	r.result = decodeResult(r.st.Result)
 	switch {
@@ -49,15 +50,29 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 	return st
 }
 
-// Next answers what to do. After RunAction it must not be called before Fire.
-func (r *Run) Next(ctx context.Context) Command {
-	if r.next != nil {
-		return *r.next
+// Decide answers what to do: from what is stored and was observed, and after Apply from what came of the action. After
+// RunAction it must not be called before Apply.
+func (r *Run) Decide(ctx context.Context) Decision {
+	if r.next == nil {
+		if d := r.decide(ctx); d.Do == RunAction {
+			return *d
+		} else {
+			r.next = d
+		}
 	}
-	return *r.decideNext(ctx)
+	return r.decided(r.next)
 }
 
-func (r *Run) decideNext(ctx context.Context) *Command {
+// decided adds to a decision that ends the run what the driver has to remember.
+func (r *Run) decided(d *Decision) Decision {
+	r.next = d
+	if !r.due.IsZero() || r.st.NotBefore != nil && r.st.Attempts == 0 {
+		d.Due = &r.due
+	}
+	return *d
+}
+
+func (r *Run) decide(ctx context.Context) *Decision {
 	p := r.phase()
 	switch {
 	case r.st.Phase == "":
@@ -69,18 +84,18 @@ func (r *Run) decideNext(ctx context.Context) *Command {
 	case r.finished(p):
 		return r.rest()
 	case p.End && !r.input.Gone:
-		return &Command{Do: RemoveFinalizer}
+		return &Decision{Do: RemoveFinalizer}
 	}
-	for _, decide := range inOrder {
-		if cmd := decide(r, ctx, p); cmd != nil {
-			return cmd
+	for _, ask := range inOrder {
+		if d := ask(r, ctx, p); d != nil {
+			return d
 		}
 	}
 	return r.exits(ctx, p)
 }
 
-// inOrder is what is asked of a phase before its exits; the first command counts.
-var inOrder = []func(*Run, context.Context, *program.Phase) *Command{(*Run).deletion, (*Run).deadline, (*Run).early, (*Run).admit, (*Run).steps}
+// inOrder is what is asked of a phase before its exits; the first decision counts.
+var inOrder = []func(*Run, context.Context, *program.Phase) *Decision{(*Run).deletion, (*Run).deadline, (*Run).early, (*Run).admit, (*Run).steps}
 
 // finished: nothing of ours keeps the object, and nothing of it is left to
 // release. What is held is released even when somebody took the finalizer away.
@@ -88,26 +103,26 @@ func (r *Run) finished(p *program.Phase) bool {
 	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }
 
-func (r *Run) begin(ctx context.Context) *Command {
+func (r *Run) begin(ctx context.Context) *Decision {
 	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
 		return r.rest()
 	}
 	if r.lost() {
 		return r.recover(ctx)
 	}
-	return r.take(ctx, program.ReasonCreated, "", nil)
+	return r.take(ctx, program.ReasonCreated, "")
 }
 
 // deletion is total: it asks no guard of the machine's author.
-func (r *Run) deletion(ctx context.Context, p *program.Phase) *Command {
+func (r *Run) deletion(ctx context.Context, p *program.Phase) *Decision {
 	if !r.input.Deleting && !r.input.Gone || p.Deletion {
 		return nil
 	}
 	switch {
 	case p.OnDelete.To != "":
-		return r.take(ctx, program.ReasonDeletion, "", nil)
+		return r.take(ctx, program.ReasonDeletion, "")
 	case p.OnDelete.None && len(r.st.Held) == 0:
-		return &Command{Do: RemoveFinalizer}
+		return &Decision{Do: RemoveFinalizer}
 	case p.OnDelete.None:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
 		return r.rest()
@@ -115,13 +130,13 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Command {
 	return nil // hold: go on
 }
 
-func (r *Run) deadline(ctx context.Context, p *program.Phase) *Command {
+func (r *Run) deadline(ctx context.Context, p *program.Phase) *Decision {
 	r.st.Deadline = deadlineOf(p, r.st.EnteredAt) // of the file as it is now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(ctx, program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p)), nil)
+		return r.take(ctx, program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p)))
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
@@ -155,36 +170,61 @@ func (r *Run) standing() string {
 // admit checks the preconditions, then puts the finalizer in place: nothing
 // that needs undoing may happen before. A finalizer that is there already proves
 // nothing: it may come from a manifest or a backup, or from an earlier visit.
-func (r *Run) admit(ctx context.Context, p *program.Phase) *Command {
+func (r *Run) admit(ctx context.Context, p *program.Phase) *Decision {
 	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
 		return nil
 	}
-	if cmd := r.require(ctx, p); cmd != nil {
-		return cmd
+	if d := r.require(ctx, p); d != nil {
+		return d
 	}
 	if r.input.Finalizer || r.m.def.Spec.Finalizer == "" {
 		return nil
 	}
-	return &Command{Do: AddFinalizer}
+	return &Decision{Do: AddFinalizer}
 }
 
 // require is asked before the first step, while nothing is held.
-func (r *Run) require(ctx context.Context, p *program.Phase) *Command {
+func (r *Run) require(ctx context.Context, p *program.Phase) *Decision {
 	if r.begun() {
 		return nil
 	}
 	for _, q := range p.Requirements {
 		asked := r.truth(ctx, q.WhenExpr)
 		if asked.err != nil {
-			r.fail(ctx, Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
-			return r.next
+			return r.fail(ctx, Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
 		}
 		if !asked.open {
-			return r.take(ctx, program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value(ctx)), asked.got), nil)
+			return r.take(ctx, program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value(ctx)), asked.got))
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew
-		r.calm()
+		r.resetBackoff()
 	}
 	return nil
+}
+
+// exits are tried in turn once the steps are done; the first whose event is not cancelled is taken.
+func (r *Run) exits(ctx context.Context, p *program.Phase) *Decision {
+	r.resetBackoff()
+	for _, x := range p.Exits {
+		err := r.fire(ctx, program.NextEvent(x.Exit), &firing{run: r, guard: x.WhenExpr, text: x.Text})
+		closed, is := errors.AsType[*closedError](err)
+		switch {
+		case err == nil:
+			return r.next
+		case !is:
+			return r.refuse(err)
+		case len(r.st.Blocked) < v1alpha1.BlockedLimit:
+			r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Guard: closed.because, Value: closed.got})
+		}
+	}
+	r.message = p.Text.Render(r.value(ctx))
+	r.restart()
+	if p.External {
+		r.polls(cmp.Or(p.PollEvery, defaultPoll))
+	}
+	if p.Terminal != "" && p.Poll == "" {
+		return r.sleep(0)
+	}
+	return r.sleep(p.PollEvery)
 }
