@@ -7,14 +7,12 @@ import (
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Run starts a pass from a stored status, which is not changed.
 func (m *Machine) Run(status v1alpha1.MachineStatus, v Observation) *Run {
-	r := &Run{m: m, input: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
-	r.result = decodeResult(r.st.Result)
+	r := &Run{values: values{state: state{m: m, input: v, st: *status.DeepCopy(), result: decodeResult(status.Result)}, guards: map[string]guardAnswer{}}}
 	switch {
 	case v.Gone: // nobody changes its spec any more
 		r.input.Generation = r.st.Generation
@@ -34,33 +32,22 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v Observation) *Run {
 
 // outdated tells that the spec changed in the middle of a look at a steady phase, which
 // says Ready at its end: of the new spec, so every step must have seen it.
-func (r *Run) outdated() bool {
-	p := r.phase()
-	return p != nil && p.Kind == v1alpha1.PhaseSteady && r.input.Observed != 0 && r.input.Observed != r.input.Generation
-}
-
-// Status is what is to be stored now.
-func (r *Run) Status() v1alpha1.MachineStatus {
-	st := *r.st.DeepCopy()
-	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
-	if p := r.phase(); p != nil { // else a later revision may have it again
-		st.PhaseRevision = p.Revision
-	}
-	st.OnDelete = r.onDelete()
-	return st
+func (s *state) outdated() bool {
+	p := s.phase()
+	return p != nil && p.Kind == v1alpha1.PhaseSteady && s.input.Observed != 0 && s.input.Observed != s.input.Generation
 }
 
 // Decide answers what to do: from what is stored and was observed, and after Apply from what came of the action. After
 // RunAction it must not be called before Apply.
 func (r *Run) Decide(ctx context.Context) Decision {
-	if r.next == nil {
-		if d := r.decide(ctx); d.Do == RunAction {
-			return *d
-		} else {
-			r.next = d
-		}
+	d := r.next
+	if d == nil {
+		d = r.decide(ctx)
 	}
-	return r.decided(r.next)
+	if d.Do == RunAction {
+		return *d
+	}
+	return r.decided(d)
 }
 
 // decided adds to a decision that ends the run what the driver has to remember.
@@ -78,11 +65,11 @@ func (r *Run) decide(ctx context.Context) *Decision {
 	case r.st.Phase == "":
 		return r.begin(ctx)
 	case r.input.Gone && len(r.st.Held) == 0:
-		return r.rest()
+		return untilChange()
 	case p == nil:
 		return r.unknownPhase(ctx)
 	case r.finished(p):
-		return r.rest()
+		return untilChange()
 	case p.End && !r.input.Gone:
 		return &Decision{Do: RemoveFinalizer}
 	}
@@ -99,18 +86,18 @@ var inOrder = []func(*Run, context.Context, *program.Phase) *Decision{(*Run).del
 
 // finished: nothing of ours keeps the object, and nothing of it is left to
 // release. What is held is released even when somebody took the finalizer away.
-func (r *Run) finished(p *program.Phase) bool {
-	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
+func (s *state) finished(p *program.Phase) bool {
+	return !s.input.Gone && !s.input.Finalizer && (p.End || s.input.Deleting && len(s.st.Held) == 0)
 }
 
 func (r *Run) begin(ctx context.Context) *Decision {
 	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
-		return r.rest()
+		return untilChange()
 	}
 	if r.lost() {
 		return r.recover(ctx)
 	}
-	return r.take(ctx, program.ReasonCreated, "")
+	return r.take(ctx, program.ReasonCreated, firing{})
 }
 
 // deletion is total: it asks no guard of the machine's author.
@@ -120,12 +107,12 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Decision {
 	}
 	switch {
 	case p.OnDelete.To != "":
-		return r.take(ctx, program.ReasonDeletion, "")
+		return r.take(ctx, program.ReasonDeletion, firing{})
 	case p.OnDelete.None && len(r.st.Held) == 0:
 		return &Decision{Do: RemoveFinalizer}
 	case p.OnDelete.None:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
-		return r.rest()
+		return untilChange()
 	}
 	return nil // hold: go on
 }
@@ -136,35 +123,11 @@ func (r *Run) deadline(ctx context.Context, p *program.Phase) *Decision {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(ctx, program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p)))
+		return r.take(ctx, program.TimeoutEvent(p), firing{message: fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p))})
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
 	return nil
-}
-
-// waitingFor tells what the last pass had been waiting for. Of closed exits the first
-// may be about something that nobody asks for: the phase's own words are better.
-func (r *Run) waitingFor(ctx context.Context, p *program.Phase) string {
-	if len(r.st.Blocked) == 0 { // no driver stores it
-		return expr.Clip(cmp.Or(r.input.Message, r.standing()), v1alpha1.TextLimit/4)
-	}
-	b := r.st.Blocked[0]
-	if message := p.Text.Render(r.value(ctx)); b.Step == "" && message != "" {
-		return message
-	}
-	return expr.Clip(cmp.Or(b.Value, b.Guard), 160)
-}
-
-// standing is how far the steps have come, as far as the state tells.
-func (r *Run) standing() string {
-	switch {
-	case r.st.Step != "" && r.st.Attempts > 0:
-		return fmt.Sprintf("step %s has failed %d times in a row", r.st.Step, r.st.Attempts)
-	case r.st.Step != "":
-		return fmt.Sprintf("step %s was not done", r.st.Step)
-	}
-	return "all steps were done, and no exit was open"
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing
@@ -194,10 +157,10 @@ func (r *Run) require(ctx context.Context, p *program.Phase) *Decision {
 			return r.fail(ctx, Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
 		}
 		if !asked.open {
-			return r.take(ctx, program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value(ctx)), asked.got))
+			return r.take(ctx, program.RequireEvent(q.Require), firing{message: cmp.Or(q.Text.Render(r.value(ctx)), asked.got)})
 		}
 	}
-	if !r.extra() { // it is the step that failed, of a phase that begins anew
+	if !r.bypassing() { // it is the step that failed, of a phase that begins anew
 		r.resetBackoff()
 	}
 	return nil
@@ -207,7 +170,7 @@ func (r *Run) require(ctx context.Context, p *program.Phase) *Decision {
 func (r *Run) exits(ctx context.Context, p *program.Phase) *Decision {
 	r.resetBackoff()
 	for _, x := range p.Exits {
-		err := r.fire(ctx, program.NextEvent(x.Exit), &firing{run: r, guard: x.WhenExpr, text: x.Text})
+		err := r.fire(ctx, program.NextEvent(x.Exit), &firing{guard: x.WhenExpr, text: x.Text})
 		closed, is := errors.AsType[*closedError](err)
 		switch {
 		case err == nil:

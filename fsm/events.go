@@ -11,7 +11,6 @@ import (
 
 	looplab "github.com/looplab/fsm"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
@@ -94,7 +93,9 @@ func beforeEvent(ctx context.Context, e *looplab.Event) {
 
 func (f *firing) call(ctx context.Context) error {
 	f.called = true
-	f.run.calls()
+	if r := f.run; f.step.External {
+		r.due, r.called, r.outside = *f.step.Due, true, true
+	}
 	if f.outcome, f.dropped = f.do(ctx, *f.step); f.dropped != nil {
 		return f.dropped
 	}
@@ -126,16 +127,17 @@ func leaveState(_ context.Context, e *looplab.Event) {
 func enterState(ctx context.Context, e *looplab.Event) {
 	f := e.Args[0].(*firing)
 	r, reason := f.run, cmp.Or(f.reason, e.Event)
-	switch {
-	case r.m.prog.Events[e.Src].Means[e.Event].Renames:
-		r.rename(e.Dst, reason)
-	case e.Src == program.NoPhase:
-		r.enter(e.Dst, "", reason, f.message)
-	default:
-		message := cmp.Or(f.message, f.text.Render(r.value(ctx)))
-		r.recordRequests(ctx, f.guard)
-		r.enter(e.Dst, e.Src, reason, message)
+	if r.m.prog.Events[e.Src].Means[e.Event].Renames {
+		r.commit(r.rename(e.Dst, reason))
+		return
 	}
+	message := cmp.Or(f.message, f.text.Render(r.value(ctx)))
+	if e.Src != program.NoPhase {
+		r.recordRequests(ctx, f.guard)
+	}
+	took := r.enter(e.Dst, reason, message)
+	r.timing, r.stall, r.message = timing{outside: r.outside}, nil, message // without one, the phase tells its own story
+	r.commit(took)
 }
 
 // Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
@@ -144,7 +146,7 @@ func (r *Run) Apply(ctx context.Context, do Do) error {
 	if r.acting == nil {
 		return nil
 	}
-	f := &firing{run: r, step: r.acting, do: do}
+	f := &firing{step: r.acting, do: do}
 	err := r.fire(ctx, f.step.Step, f)
 	switch {
 	case f.dropped != nil:
@@ -159,13 +161,9 @@ func (r *Run) Apply(ctx context.Context, do Do) error {
 	return nil
 }
 
-// take fires an event that leads on and asks no guard of the file. What it comes to is a Commit, or the machine stands still.
-func (r *Run) take(ctx context.Context, event, message string) *Decision {
-	return r.fireTransition(ctx, event, &firing{run: r, message: message})
-}
-
-func (r *Run) fireTransition(ctx context.Context, event string, f *firing) *Decision {
-	if err := r.fire(ctx, event, f); err != nil {
+// take fires an event that leads on. What it comes to is a Commit, or the machine stands still.
+func (r *Run) take(ctx context.Context, event string, f firing) *Decision {
+	if err := r.fire(ctx, event, &f); err != nil {
 		return r.refuse(err)
 	}
 	return r.next
@@ -185,6 +183,7 @@ func (r *Run) refuse(err error) *Decision {
 // fire fires an event of the phase. It is nil where a step was done, or a transition made; a closedError where a guard is
 // closed.
 func (r *Run) fire(ctx context.Context, name string, f *firing) error {
+	f.run = r
 	at := cmp.Or(r.st.Phase, program.NoPhase)
 	pool := r.m.fsms[at]
 	if pool == nil {
@@ -265,42 +264,4 @@ func (m *Machine) With(prog *program.Program, callbacks looplab.Callbacks) *Mach
 	other := newMachine(m.def, prog, m.bindings, all)
 	other.infos = m.infos
 	return other
-}
-
-// enter begins a visit.
-func (r *Run) enter(to, from, reason, message string) {
-	now := r.now()
-	r.noteTransition(v1alpha1.Transition{From: from, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)})
-	r.st.EnteredAt, r.st.EnteredAs, r.st.Generation = &now, "", r.input.Generation
-	r.restart()
-	r.st.Attempts, r.st.NotBefore, r.st.TriedGeneration = 0, nil, 0
-	r.timing = timing{outside: r.outside}
-	r.st.Result, r.result, r.stall = "", nil, nil
-	r.message = message // without one, the phase tells its own story
-	r.arrive(to)
-}
-
-// rename goes on with a visit under the name that the phase has in this revision: its entry
-// time and its deadline go on, and what its steps have made is found again.
-func (r *Run) rename(to, reason string) {
-	r.noteTransition(v1alpha1.Transition{From: r.st.Phase, To: to, At: r.now(), Reason: program.Word(reason)})
-	if r.st.EnteredAs = cmp.Or(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
-		r.st.EnteredAs = ""
-	}
-	r.arrive(to)
-	r.goOn()
-}
-
-func (r *Run) noteTransition(t v1alpha1.Transition) {
-	t.Took = took(r.st.EnteredAt, t.At)
-	history := append(r.st.History, t)
-	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
-	r.commit(&t)
-}
-
-// arrive stores the phase, and what it says of every object in it.
-func (r *Run) arrive(to string) {
-	p := r.m.prog.Phases[to]
-	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.EnteredAt)
-	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

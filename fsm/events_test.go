@@ -154,7 +154,7 @@ func TestExitsAreTriedByTheirEvents(t *testing.T) {
 		})
 	}
 	run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Observation{Finalizer: true, Now: func() time.Time { return fireNow }})
-	if run.take(t.Context(), "Opened", ""); run.stall == nil || !strings.Contains(run.stall.message, "that of another event") {
+	if run.take(t.Context(), "Opened", firing{}); run.stall == nil || !strings.Contains(run.stall.message, "that of another event") {
 		t.Errorf("a caller can leave the guard out: %+v", run.stall)
 	}
 }

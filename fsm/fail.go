@@ -16,7 +16,7 @@ import (
 
 // fail decides between retry and catch.
 func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) *Decision {
-	extra := r.extra()
+	extra := r.bypassing()
 	if !extra {
 		r.st.Attempts++
 	}
@@ -30,7 +30,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 		return r.next
 	}
 	if exhausted && policy.To != "" {
-		r.next = r.take(ctx, r.retryEvent(p, policy), text)
+		r.next = r.take(ctx, r.retryEvent(p, policy), firing{message: text})
 		return r.next
 	}
 	delay := delayOf(policy, r.st.Attempts, r.input.Random)
@@ -62,7 +62,7 @@ func (r *Run) caught(ctx context.Context, e v1alpha1.OnError, own, message strin
 	if leads := r.m.prog.Events[r.st.Phase].Leads(program.Word(own)); e.Reason == "" && (leads == "" || leads == e.To) {
 		reason = program.Word(own)
 	}
-	return r.fireTransition(ctx, event, &firing{run: r, unguarded: true, reason: reason, message: message})
+	return r.take(ctx, event, firing{unguarded: true, reason: reason, message: message})
 }
 
 // catcher is the first onError entry that catches now, or -1. A terminal error
@@ -80,11 +80,11 @@ func catcher(entries []v1alpha1.OnError, class program.Class, exhausted, forever
 	})
 }
 
-func (r *Run) retryEvent(p *program.Phase, policy program.Backoff) string {
+func (s *state) retryEvent(p *program.Phase, policy program.Backoff) string {
 	if policy.To == p.Backoff.To {
 		return program.ReasonExhausted
 	}
-	return program.StepRetryEvent(&p.StepList[r.st.StepIndex])
+	return program.StepRetryEvent(&p.StepList[s.st.StepIndex])
 }
 
 func delayOf(q program.Backoff, attempt int32, random func() float64) time.Duration {

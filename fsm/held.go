@@ -32,16 +32,16 @@ func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 // entry is how the ledger has an effect that an action is about to take, or may have taken.
 // The parameters of its release are resolved now: an edit of the object later on must not
 // lead elsewhere.
-func (r *Run) entry(ctx context.Context, e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
+func (vs *values) entry(ctx context.Context, e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
 	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.BoundRelease.Use}
-	with, err := e.BoundRelease.Params(r.value(ctx), nil)
+	with, err := e.BoundRelease.Params(vs.value(ctx), nil)
 	if err == nil {
 		h.With, err = encodeParams(with)
 	}
 	if err != nil {
 		return h, fmt.Errorf("what would release %s: %w", e.Name, err)
 	}
-	acquired, err := acquire.Varying(r.value(ctx))
+	acquired, err := acquire.Varying(vs.value(ctx))
 	if err != nil {
 		return h, err
 	}
@@ -94,12 +94,12 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 
 // fixed are the parameters that the action of a step has from the ledger: of two entries
 // of one name, from the newest.
-func (r *Run) fixed(s *program.Step) (expr.Params, error) {
-	for _, h := range slices.Backward(r.st.Held) {
+func (s *state) fixed(step *program.Step) (expr.Params, error) {
+	for _, h := range slices.Backward(s.st.Held) {
 		switch h.Name {
-		case s.Acquires:
+		case step.Acquires:
 			return decodeParams(h.Acquired)
-		case s.Releases:
+		case step.Releases:
 			return decodeParams(h.With)
 		}
 	}
@@ -107,10 +107,10 @@ func (r *Run) fixed(s *program.Step) (expr.Params, error) {
 }
 
 // removeHeld takes what was released off the ledger: the newest of its name.
-func (r *Run) removeHeld(effect string) {
-	for i, h := range slices.Backward(r.st.Held) {
+func (s *state) removeHeld(effect string) {
+	for i, h := range slices.Backward(s.st.Held) {
 		if h.Name == effect {
-			r.st.Held = slices.Delete(r.st.Held, i, i+1)
+			s.st.Held = slices.Delete(s.st.Held, i, i+1)
 			return
 		}
 	}

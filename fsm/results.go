@@ -11,15 +11,15 @@ import (
 
 // results are the outputs of this visit in the types that their actions declare:
 // JSON has neither durations nor numbers that are whole and yet no integers.
-func (r *Run) results() map[string]any {
-	p := r.phase()
-	if p == nil || r.result == nil {
+func (s *state) results() map[string]any {
+	p := s.phase()
+	if p == nil || s.result == nil {
 		return map[string]any{}
 	}
 	if len(p.Converts) == 0 {
-		return r.result
+		return s.result
 	}
-	typed := maps.Clone(r.result)
+	typed := maps.Clone(s.result)
 	for name, t := range p.Converts {
 		if v, ok := convert(t, typed[name]); ok {
 			typed[name] = v
@@ -41,11 +41,11 @@ func convert(t expr.Type, v any) (any, bool) {
 }
 
 // merge adds outputs to the result, in the types that a later run will read back.
-func (r *Run) merge(outputs map[string]any) error {
+func (s *state) merge(outputs map[string]any) error {
 	if len(outputs) == 0 {
 		return nil
 	}
-	all := maps.Clone(r.result)
+	all := maps.Clone(s.result)
 	if all == nil {
 		all = map[string]any{}
 	}
@@ -54,7 +54,7 @@ func (r *Run) merge(outputs map[string]any) error {
 	if err != nil {
 		return err
 	}
-	r.st.Result, r.result = text, decodeResult(text)
+	s.st.Result, s.result = text, decodeResult(text)
 	return nil
 }
 

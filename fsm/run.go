@@ -4,11 +4,8 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Observation is what the driver has seen of the object before a run.
@@ -95,16 +92,7 @@ type Decision struct {
 // Run is one pass over an object: a notebook that is thrown away afterwards. Decide and Apply take turns until the
 // decision is another one than RunAction. It is not safe for concurrent use.
 type Run struct {
-	m     *Machine
-	input Observation
-	// st is what is to be stored.
-	st     v1alpha1.MachineStatus
-	result map[string]any
-	guards map[string]guardAnswer
-	// self is Observation.Self as expressions see it; spent is what they cost so far.
-	self  any
-	spent uint64
-
+	values
 	// acting is the step that Apply will carry out; began is when it was asked for.
 	acting *Decision
 	began  time.Time
@@ -115,6 +103,15 @@ type Run struct {
 	// overdue: the deadline passed and has no target, so that it wakes nobody any more.
 	overdue bool
 	timing
+}
+
+// values are what expressions see of a state.
+type values struct {
+	state
+	guards map[string]guardAnswer
+	// self is Observation.Self as expressions see it; spent is what they cost so far.
+	self  any
+	spent uint64
 }
 
 type guardAnswer struct {
@@ -133,12 +130,6 @@ const defaultPoll = 10 * time.Second
 // so that a crash does not repeat it. Steps of a steady phase are repeated anyway.
 const longStep = time.Second
 
-func (r *Run) phase() *program.Phase { return r.m.prog.Phases[r.st.Phase] }
-
-func (r *Run) now() metav1.MicroTime {
-	return metav1.NewMicroTime(r.input.Now().Truncate(time.Microsecond))
-}
-
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) *Decision {
 	if r.st.Deadline != nil && !r.overdue {
@@ -149,8 +140,8 @@ func (r *Run) sleep(after time.Duration) *Decision {
 	return &Decision{Do: Requeue, After: after}
 }
 
-// rest ends the run until something changes: there is nothing to look at again.
-func (r *Run) rest() *Decision { return &Decision{Do: Requeue} }
+// untilChange ends the run until something changes: there is nothing to look at again.
+func untilChange() *Decision { return &Decision{Do: Requeue} }
 
 func (r *Run) commit(took *v1alpha1.Transition) *Decision {
 	r.next = &Decision{Do: Commit, Transition: took}
@@ -160,17 +151,6 @@ func (r *Run) commit(took *v1alpha1.Transition) *Decision {
 // Do calls an action, and answers what came of it. An error says that nothing of the run
 // counts any more: the driver is ending, or the object is another one by now.
 type Do func(ctx context.Context, d Decision) (Result, error)
-
-// restart makes the next look begin with the first step.
-func (r *Run) restart() {
-	r.st.StepIndex, r.st.Step, r.st.StepEnteredAt = 0, "", nil
-}
-
-// begun tells whether the steps have been, which come after the preconditions.
-func (r *Run) begun() bool { return r.st.StepIndex > 0 || r.st.Step != "" || len(r.st.Held) > 0 }
-
-// State is what is to be stored, in the run's own memory: for a proof, which makes very many runs and needs no copy.
-func (r *Run) State() *v1alpha1.MachineStatus { return &r.st }
 
 // Stalled says why the run stands still; it is empty where it does not.
 func (r *Run) Stalled() (reason, message string) {

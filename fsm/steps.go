@@ -115,7 +115,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 	r.acting = nil
 	s := &p.StepList[r.st.StepIndex]
 	if w, is := errors.AsType[*WaitError](o.Err); is {
-		r.notDone(ctx, s, w)
+		r.waits(ctx, s, w.Message, "the step is not done", expr.Clip(w.Message, v1alpha1.TextLimit), w.After)
 		return
 	}
 	if o.Err == nil {
@@ -138,40 +138,28 @@ func (r *Run) done(ctx context.Context, o Result) {
 		return
 	}
 	r.removeHeld(s.Releases)
-	if r.reached(ctx, s) {
-		r.advance()
+	asked := r.truth(ctx, s.UntilExpr)
+	if !asked.open {
+		r.waits(ctx, s, fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until), asked.because, asked.got, 0)
+		return
 	}
-	if r.next == nil && p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
+	r.recordRequests(ctx, s.UntilExpr)
+	r.advance()
+	if p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
 }
 
-func (r *Run) notDone(ctx context.Context, s *program.Step, w *WaitError) {
+// waits ends the run at a step that is not done: by its own words, or by until.
+func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got string, after time.Duration) {
 	r.resetBackoff()
-	r.message = cmp.Or(s.Text.Render(r.value(ctx)), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: "the step is not done", Value: expr.Clip(w.Message, v1alpha1.TextLimit)}}
-	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
+	r.message = cmp.Or(s.Text.Render(r.value(ctx)), message)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: because, Value: got}}
+	after = cmp.Or(max(after, 0), s.PollEvery, defaultPoll)
 	if r.called {
 		r.polls(after)
 	}
 	r.next = r.sleep(after)
-}
-
-// reached is false while the step's `until` is not true; the run sleeps then.
-func (r *Run) reached(ctx context.Context, s *program.Step) bool {
-	asked := r.truth(ctx, s.UntilExpr)
-	if asked.open {
-		r.recordRequests(ctx, s.UntilExpr)
-		return true
-	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: asked.because, Value: asked.got}}
-	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
-	after := cmp.Or(s.PollEvery, defaultPoll)
-	if r.called {
-		r.polls(after)
-	}
-	r.next = r.sleep(after)
-	return false
 }
 
 func (r *Run) advance() {

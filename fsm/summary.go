@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -38,69 +40,79 @@ type Summary struct {
 	Unknown bool
 }
 
+// told is what a run says of a state.
+type told struct {
+	*state
+	message string
+	stall   *stall
+	// created: the run has only begun the first visit.
+	created bool
+}
+
 // Summary tells the state that Status stores, in the words of the API.
 func (r *Run) Summary() Summary {
-	p := r.phase()
+	s := told{&r.state, r.message, r.stall, r.next != nil && r.next.Transition != nil && r.next.Transition.From == ""}
+	p := s.phase()
 	if p == nil {
-		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, false, r.stall), Unknown: r.st.Phase != ""}
+		return Summary{Phase: s.st.Phase, Message: s.message, Conditions: conditions("Unknown", s.message, nil, false, s.stall), Unknown: s.st.Phase != ""}
 	}
-	text := r.text(p)
+	text := s.text(p)
 	shown, message := cmp.Or(p.ShowAs, p.Name), text
-	if by := r.shownByEffect(); by != "" && by != shown {
+	if by := s.shownByEffect(); by != "" && by != shown {
 		shown, message = by, shown+": "+text
 	}
 	return Summary{
 		Phase:      shown,
 		Message:    expr.Clip(message, v1alpha1.TextLimit),
-		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.incomplete(p), r.stall),
+		Conditions: conditions(s.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, s.incomplete(p), s.stall),
 	}
 }
 
 // shownByEffect is what the newest effect that is held, of those that have a display name, shows.
-func (r *Run) shownByEffect() string {
-	for _, h := range slices.Backward(r.st.Held) {
-		if e := r.m.prog.Effects[h.Name]; e.ShowAs != "" {
+func (s told) shownByEffect() string {
+	for _, h := range slices.Backward(s.st.Held) {
+		if e := s.m.prog.Effects[h.Name]; e.ShowAs != "" {
 			return e.ShowAs
 		}
 	}
 	return ""
 }
 
-func (r *Run) text(p *program.Phase) string {
-	text := r.message
+func (s told) text(p *program.Phase) string {
+	text := s.message
 	if text == "" {
-		text = r.defaultMessage(p)
+		text = s.defaultMessage(p)
 	}
-	if r.stall != nil && !strings.Contains(text, r.stall.message) {
-		text = r.stall.message + ". " + text
+	if s.stall != nil && !strings.Contains(text, s.stall.message) {
+		text = s.stall.message + ". " + text
 	}
-	if r.input.Deleting && p.OnDelete != nil && p.OnDelete.Hold != "" {
+	if s.input.Deleting && p.OnDelete != nil && p.OnDelete.Hold != "" {
 		text = p.OnDelete.Hold + ". " + text
 	}
 	return text
 }
 
 // defaultMessage is the message of a phase that has none: for a failure, its cause.
-func (r *Run) defaultMessage(p *program.Phase) string {
-	if t := r.cause(p); t != nil {
+func (s told) defaultMessage(p *program.Phase) string {
+	if t := s.cause(p); t != nil {
 		return t.Reason + ": " + t.Message
 	}
-	if r.incomplete(p) {
+	if s.incomplete(p) {
 		return "the steps of " + p.Name + " are not done yet"
 	}
-	return cmp.Or(p.Description, r.reason(p))
+	return cmp.Or(p.Description, s.reason(p))
 }
 
 // cause is the transition that tells why a phase of failure was entered: the
 // last one that says something, but none from before an earlier end.
-func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
+func (s told) cause(p *program.Phase) *v1alpha1.Transition {
 	if p.Terminal != v1alpha1.PhaseFailure {
 		return nil
 	}
-	for i, t := range slices.Backward(r.st.History) {
-		from := r.m.prog.Phases[t.From]
+	for i, t := range slices.Backward(s.st.History) {
+		from := s.m.prog.Phases[t.From]
 		if t.Message != "" {
-			return &r.st.History[i]
+			return &s.st.History[i]
 		}
 		if from == nil || from.Terminal != "" {
 			return nil
@@ -112,17 +124,16 @@ func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
 // incomplete tells that the look at a steady phase has not come to its end: a step fails,
 // waits or was not reached yet. Nobody knows then whether the object is as its spec
 // wants it, which may be newer than the last look that came there.
-func (r *Run) incomplete(p *program.Phase) bool {
+func (s told) incomplete(p *program.Phase) bool {
 	if p.Kind != v1alpha1.PhaseSteady {
 		return false
 	}
-	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.StepList) > 0
-	return created || r.st.Step != "" || r.st.Attempts > 0
+	return s.created && len(p.StepList) > 0 || s.st.Step != "" || s.st.Attempts > 0
 }
 
-func (r *Run) reason(p *program.Phase) string {
-	if r.incomplete(p) {
-		if r.st.Attempts > 0 {
+func (s told) reason(p *program.Phase) string {
+	if s.incomplete(p) {
+		if s.st.Attempts > 0 {
 			return ReasonStepFailed
 		}
 		return ReasonStepNotDone
@@ -130,11 +141,11 @@ func (r *Run) reason(p *program.Phase) string {
 	if p.Kind == v1alpha1.PhaseProgressing || p.Kind == "" && p.Terminal == "" {
 		return program.Word(p.Name)
 	}
-	if t := r.cause(p); t != nil {
+	if t := s.cause(p); t != nil {
 		return t.Reason
 	}
-	if n := len(r.st.History); n > 0 && r.st.History[n-1].Reason != "" {
-		return r.st.History[n-1].Reason
+	if n := len(s.st.History); n > 0 && s.st.History[n-1].Reason != "" {
+		return s.st.History[n-1].Reason
 	}
 	return program.Word(p.Name)
 }
@@ -160,16 +171,40 @@ func conditions(reason, message string, p *program.Phase, incomplete bool, s *st
 	}
 }
 
+// waitingFor tells what the last pass had been waiting for. Of closed exits the first
+// may be about something that nobody asks for: the phase's own words are better.
+func (vs *values) waitingFor(ctx context.Context, p *program.Phase) string {
+	if len(vs.st.Blocked) == 0 { // no driver stores it
+		return expr.Clip(cmp.Or(vs.input.Message, vs.standing()), v1alpha1.TextLimit/4)
+	}
+	b := vs.st.Blocked[0]
+	if message := p.Text.Render(vs.value(ctx)); b.Step == "" && message != "" {
+		return message
+	}
+	return expr.Clip(cmp.Or(b.Value, b.Guard), 160)
+}
+
+// standing is how far the steps have come, as far as the state tells.
+func (s *state) standing() string {
+	switch {
+	case s.st.Step != "" && s.st.Attempts > 0:
+		return fmt.Sprintf("step %s has failed %d times in a row", s.st.Step, s.st.Attempts)
+	case s.st.Step != "":
+		return fmt.Sprintf("step %s was not done", s.st.Step)
+	}
+	return "all steps were done, and no exit was open"
+}
+
 // onDelete tells what a deletion would do now.
-func (r *Run) onDelete() *v1alpha1.DeletionStatus {
-	p := r.phase()
+func (s *state) onDelete() *v1alpha1.DeletionStatus {
+	p := s.phase()
 	blocked := func(message string) *v1alpha1.DeletionStatus {
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: expr.Clip(message, 512)}
 	}
 	switch {
-	case r.lost():
+	case s.lost():
 		return blocked("until its state is recovered")
-	case r.st.Phase == "":
+	case s.st.Phase == "":
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	case p == nil:
 		return blocked("until the phase is known again")
@@ -177,8 +212,8 @@ func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
 	case p.OnDelete.Hold != "":
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: expr.Clip(p.OnDelete.Hold, 512)}
-	case p.OnDelete.None && len(r.st.Held) > 0:
-		return blocked("nothing here releases " + strings.Join(r.st.HeldNames(), ", "))
+	case p.OnDelete.None && len(s.st.Held) > 0:
+		return blocked("nothing here releases " + strings.Join(s.st.HeldNames(), ", "))
 	case p.OnDelete.None:
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	}
@@ -189,8 +224,8 @@ func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 // MachineStatus.OnDelete does, whose field not every CRD keeps. known is false where the
 // machine has no such phase: another revision of it does.
 func (m *Machine) OnDelete(st v1alpha1.MachineStatus) (does *v1alpha1.DeletionStatus, known bool) {
-	r := Run{m: m, st: st}
-	return r.onDelete(), st.Phase == "" || r.phase() != nil
+	s := state{m: m, st: st}
+	return s.onDelete(), st.Phase == "" || s.phase() != nil
 }
 
 // Deletion says for people what a deletion does, as the status has it, else as the machine

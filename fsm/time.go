@@ -44,22 +44,22 @@ type timing struct {
 	was *v1alpha1.MachineStatus
 }
 
-func (r *Run) timingOf(moved bool) timing {
+func (s *state) timingOf(moved bool) timing {
 	var t timing
-	st, p := &r.st, r.phase()
+	st, p := &s.st, s.phase()
 	if moved && st.Attempts == 0 {
 		st.NotBefore, st.TriedGeneration = nil, 0
 	}
 	if p != nil && p.External {
 		t.was = st.DeepCopy()
 	}
-	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != r.input.Generation)
+	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != s.input.Generation)
 	switch {
 	case p == nil || moved || st.Attempts > 0:
-	case r.input.Due != nil:
-		t.due = *r.input.Due
+	case s.input.Due != nil:
+		t.due = *s.input.Due
 	case st.NotBefore != nil:
-		t.due = onward(st.NotBefore.Time, r.pollOf(p), r.input.Now())
+		t.due = onward(st.NotBefore.Time, s.pollOf(p), s.input.Now())
 	}
 	return t
 }
@@ -74,9 +74,9 @@ func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
 }
 
 // believeTimes brings each stored time of a run that begins to what it can be.
-func (r *Run) believeTimes() {
-	if p := r.phase(); p != nil && (r.st.EnteredAt != nil || r.st.StepEnteredAt != nil || r.st.NotBefore != nil) {
-		believe(&r.st, r.input.Now(), r.longestWait(p))
+func (s *state) believeTimes() {
+	if p := s.phase(); p != nil && (s.st.EnteredAt != nil || s.st.StepEnteredAt != nil || s.st.NotBefore != nil) {
+		believe(&s.st, s.input.Now(), s.longestWait(p))
 	}
 }
 
@@ -100,12 +100,12 @@ const longestRetryAfter = time.Minute
 
 // longestWait is the longest that the current step is held back: by its poll; after an error by the backoff of its phase
 // or its own, or by a server that asks for patience.
-func (r *Run) longestWait(p *program.Phase) time.Duration {
-	if r.st.Attempts == 0 {
-		return max(longestRetryAfter, r.pollOf(p))
+func (s *state) longestWait(p *program.Phase) time.Duration {
+	if s.st.Attempts == 0 {
+		return max(longestRetryAfter, s.pollOf(p))
 	}
 	longest := max(longestRetryAfter, longestDelay(p.Backoff))
-	if at := int(r.st.StepIndex); at < len(p.StepList) {
+	if at := int(s.st.StepIndex); at < len(p.StepList) {
 		longest = max(longest, longestDelay(p.StepList[at].Backoff))
 	}
 	if p.Kind == v1alpha1.PhaseWaiting {
@@ -119,19 +119,12 @@ func longestDelay(q program.Backoff) time.Duration {
 }
 
 // pollOf is that of the current step; of none, that of the phase.
-func (r *Run) pollOf(p *program.Phase) time.Duration {
+func (s *state) pollOf(p *program.Phase) time.Duration {
 	poll := p.PollEvery
-	if at := int(r.st.StepIndex); r.st.Step != "" && at < len(p.StepList) {
+	if at := int(s.st.StepIndex); s.st.Step != "" && at < len(p.StepList) {
 		poll = p.StepList[at].PollEvery
 	}
 	return cmp.Or(poll, defaultPoll)
-}
-
-func took(since *metav1.MicroTime, now metav1.MicroTime) metav1.Duration {
-	if since == nil {
-		return metav1.Duration{}
-	}
-	return metav1.Duration{Duration: now.Sub(since.Time).Round(time.Millisecond)}
 }
 
 func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
@@ -143,7 +136,7 @@ func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
 
 // early ends a look that comes before a step that failed may be tried again.
 func (r *Run) early(ctx context.Context, p *program.Phase) *Decision {
-	if r.st.Attempts == 0 || r.BypassesBackoff() || !r.heldBack() {
+	if !r.backingOff() || r.BypassesBackoff() {
 		return nil
 	}
 	if r.begun() {
@@ -165,12 +158,13 @@ func (r *Run) stay(until time.Time, message string) *Decision {
 	return d
 }
 
-func (r *Run) heldBack() bool {
-	return r.st.NotBefore != nil && r.input.Now().Before(r.st.NotBefore.Time)
+// backingOff tells that a step has failed, and that it is not time to try it again.
+func (s *state) backingOff() bool {
+	return s.st.Attempts > 0 && s.st.NotBefore != nil && s.input.Now().Before(s.st.NotBefore.Time)
 }
 
-// extra tells that a step is tried before its time, see BypassesBackoff.
-func (r *Run) extra() bool { return r.BypassesBackoff() && r.st.Attempts > 0 && r.heldBack() }
+// bypassing tells that a step is tried before its time.
+func (r *Run) bypassing() bool { return r.BypassesBackoff() && r.backingOff() }
 
 // BypassesBackoff tells that a step that failed is tried at any moment: it was edited, or the phase waits for a
 // person, who may have corrected what it failed for, and no number of errors leads out of it.
@@ -180,25 +174,18 @@ func (r *Run) BypassesBackoff() bool {
 }
 
 // holdBack keeps the current step from being called for a while.
-func (r *Run) holdBack(d time.Duration) {
-	d = min(d, r.longestWait(r.phase())) // as it is read
-	r.st.NotBefore = new(metav1.NewMicroTime(r.input.Now().Add(d).Truncate(time.Microsecond)))
-	r.st.TriedGeneration = r.input.Generation
+func (s *state) holdBack(d time.Duration) {
+	d = min(d, s.longestWait(s.phase())) // as it is read
+	s.st.NotBefore = new(metav1.NewMicroTime(s.input.Now().Add(d).Truncate(time.Microsecond)))
+	s.st.TriedGeneration = s.input.Generation
 }
 
 // resetBackoff is for what is no error.
-func (r *Run) resetBackoff() {
-	if r.st.Attempts > 0 {
-		r.st.NotBefore, r.st.TriedGeneration = nil, 0
+func (s *state) resetBackoff() {
+	if s.st.Attempts > 0 {
+		s.st.NotBefore, s.st.TriedGeneration = nil, 0
 	}
-	r.st.Attempts, r.st.Blocked = 0, nil
-}
-
-// calls notes that the current step calls something outside the cluster, if it does.
-func (r *Run) calls() {
-	if d := r.acting; d.External {
-		r.due, r.called, r.outside = *d.Due, true, true
-	}
+	s.st.Attempts, s.st.Blocked = 0, nil
 }
 
 // Postpone is for a driver that cannot make the call now that Decide has asked for, in place of Apply. It counts as not

@@ -23,19 +23,19 @@ const maxEarlier = 32
 
 // isNew tells whether a token asks for something that was not done yet. It is the one rule for the
 // requests of all machines: no token is acted on twice, and of times none that is not later than the last.
-func (r *Run) isNew(ctx context.Context, q *program.Request, token string) bool {
-	if token == "" || acted(r.actedOn(q.Name), token) {
+func (vs *values) isNew(ctx context.Context, q *program.Request, token string) bool {
+	if token == "" || acted(vs.actedOn(q.Name), token) {
 		return false
 	}
-	if recorded, err := r.textOf(ctx, q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
+	if recorded, err := vs.textOf(ctx, q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
 		return false // by another program, or for the object that this one was restored from
 	}
 	if q.ValidExpr == nil {
 		return true
 	}
-	s := r.activation(ctx)
+	s := vs.activation(ctx)
 	s.token = token
-	v, err := r.eval(q.ValidExpr, s)
+	v, err := vs.eval(q.ValidExpr, s)
 	return err == nil && v == types.True
 }
 
@@ -95,8 +95,8 @@ func after(name, token string, marks []string) v1alpha1.RequestStatus {
 }
 
 // actedOn is what is stored of a request; without a token where nothing is.
-func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
-	for _, q := range r.st.Requests {
+func (s *state) actedOn(name string) v1alpha1.RequestStatus {
+	for _, q := range s.st.Requests {
 		if q.Name == name {
 			return q
 		}
@@ -106,19 +106,19 @@ func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
 
 // recordRequests stores the tokens of the requests that opened a guard, in the
 // same write that acts on it: a request is acted on once.
-func (r *Run) recordRequests(ctx context.Context, guard *expr.Expr) {
+func (vs *values) recordRequests(ctx context.Context, guard *expr.Expr) {
 	for _, name := range guard.Reads(expr.VarRequest) {
-		token, err := r.token(ctx, r.m.prog.Requests[name])
-		if err != nil || !r.pending(ctx, name) {
+		token, err := vs.token(ctx, vs.m.prog.Requests[name])
+		if err != nil || !vs.pending(ctx, name) {
 			continue // the other half of an || that was open without it
 		}
-		now := after(name, token, marks(r.actedOn(name)))
-		r.st.Requests = slices.DeleteFunc(r.st.Requests, func(q v1alpha1.RequestStatus) bool { return q.Name == name })
-		r.st.Requests = append(r.st.Requests, now)
+		now := after(name, token, marks(vs.actedOn(name)))
+		vs.st.Requests = slices.DeleteFunc(vs.st.Requests, func(q v1alpha1.RequestStatus) bool { return q.Name == name })
+		vs.st.Requests = append(vs.st.Requests, now)
 	}
 }
 
-func (r *Run) pending(ctx context.Context, name string) bool {
-	m, ok := r.activation(ctx).requestValue(name).(traits.Mapper)
+func (vs *values) pending(ctx context.Context, name string) bool {
+	m, ok := vs.activation(ctx).requestValue(name).(traits.Mapper)
 	return ok && m.Get(types.String("pending")) == types.True
 }

@@ -18,15 +18,15 @@ import (
 // activation is what an expression sees: asked by name, so that what it does not read
 // is not made.
 type activation struct {
-	*Run
+	*values
 	// ctx is that of the one evaluation: CEL asks for a name without it.
 	ctx   context.Context
 	now   time.Time
 	token string
 }
 
-func (r *Run) activation(ctx context.Context) activation {
-	return activation{Run: r, ctx: ctx, now: r.input.Now()}
+func (vs *values) activation(ctx context.Context) activation {
+	return activation{values: vs, ctx: ctx, now: vs.input.Now()}
 }
 
 // roots make the value of each root.
@@ -57,29 +57,29 @@ func (s activation) Parent() interpreter.Activation { return nil }
 
 // selfValue is the object by the types of its schema, made once, or the error that kept
 // it from being read.
-func (r *Run) selfValue() any {
-	if r.self == nil {
+func (vs *values) selfValue() any {
+	if vs.self == nil {
 		self, err := map[string]any{}, error(nil)
-		if r.input.Self != nil {
-			self, err = r.input.Self()
+		if vs.input.Self != nil {
+			self, err = vs.input.Self()
 		}
-		r.self = self
-		switch schema := r.m.prog.Self; {
+		vs.self = self
+		switch schema := vs.m.prog.Self; {
 		case err != nil:
-			r.self = types.WrapErr(err)
+			vs.self = types.WrapErr(err)
 		case schema != nil:
-			r.self = schema.Value(self)
+			vs.self = schema.Value(self)
 		}
 	}
-	return r.self
+	return vs.self
 }
 
-func (r *Run) phaseValue(now time.Time) map[string]any {
+func (vs *values) phaseValue(now time.Time) map[string]any {
 	age := time.Duration(0)
-	if r.st.EnteredAt != nil {
-		age = now.Sub(r.st.EnteredAt.Time)
+	if vs.st.EnteredAt != nil {
+		age = now.Sub(vs.st.EnteredAt.Time)
 	}
-	return map[string]any{"name": r.st.Phase, "age": age, "attempts": int64(r.st.Attempts)}
+	return map[string]any{"name": vs.st.Phase, "age": age, "attempts": int64(vs.st.Attempts)}
 }
 
 // errBudget says that a reconcile costs too much. What is asked after it cannot be
@@ -87,12 +87,12 @@ func (r *Run) phaseValue(now time.Time) map[string]any {
 var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", expr.MaxRunCost)
 
 // eval is the one place where expressions are evaluated, and what they cost adds up.
-func (r *Run) eval(e *expr.Expr, s activation) (ref.Val, error) {
-	if r.spent > expr.MaxRunCost {
+func (vs *values) eval(e *expr.Expr, s activation) (ref.Val, error) {
+	if vs.spent > expr.MaxRunCost {
 		return nil, errBudget
 	}
 	v, cost, err := e.Eval(s.ctx, s)
-	r.spent += cost
+	vs.spent += cost
 	return v, err
 }
 
@@ -102,8 +102,8 @@ func unbounded(ctx context.Context, err error) bool {
 }
 
 // value evaluates an expression as it stands in most places.
-func (r *Run) value(ctx context.Context) expr.Evaluator {
-	return func(e *expr.Expr) (ref.Val, error) { return r.eval(e, r.activation(ctx)) }
+func (vs *values) value(ctx context.Context) expr.Evaluator {
+	return func(e *expr.Expr) (ref.Val, error) { return vs.eval(e, vs.activation(ctx)) }
 }
 
 // verdict is what a guard came to.
@@ -116,24 +116,24 @@ type verdict struct {
 }
 
 // truth decides a guard; it is the only place that does. Without a guard the way is open.
-func (r *Run) truth(ctx context.Context, e *expr.Expr) verdict {
+func (vs *values) truth(ctx context.Context, e *expr.Expr) verdict {
 	if e == nil {
 		return verdict{open: true}
 	}
-	if r.input.Prove != nil {
-		open, err := r.input.Prove(e)
+	if vs.input.Prove != nil {
+		open, err := vs.input.Prove(e)
 		return verdict{open: open, err: err}
 	}
-	s := r.activation(ctx)
-	d := r.evaluate(e, s)
+	s := vs.activation(ctx)
+	d := vs.evaluate(e, s)
 	if !d.open {
-		r.explain(e, s, &d)
+		vs.explain(e, s, &d)
 	}
 	return d
 }
 
-func (r *Run) evaluate(e *expr.Expr, s activation) verdict {
-	v, err := r.eval(e, s)
+func (vs *values) evaluate(e *expr.Expr, s activation) verdict {
+	v, err := vs.eval(e, s)
 	if err != nil {
 		return verdict{err: err}
 	}
@@ -145,10 +145,10 @@ func (r *Run) evaluate(e *expr.Expr, s activation) verdict {
 }
 
 // explain adds why.
-func (r *Run) explain(e *expr.Expr, s activation, d *verdict) {
+func (vs *values) explain(e *expr.Expr, s activation, d *verdict) {
 	switch {
 	case d.err == nil:
-		d.because, d.got = e.Why(s.ctx, s, d.open, r.seen)
+		d.because, d.got = e.Why(s.ctx, s, d.open, vs.seen)
 	case unbounded(s.ctx, d.err):
 		d.because, d.got = expr.Clip(e.Text, v1alpha1.TextLimit), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
 	default:
@@ -157,13 +157,13 @@ func (r *Run) explain(e *expr.Expr, s activation, d *verdict) {
 }
 
 // seen is what a guard of the program says of itself.
-func (r *Run) seen(guard string) string { return r.guards[guard].seen }
+func (vs *values) seen(guard string) string { return vs.guards[guard].seen }
 
-func (r *Run) guardValue(name string) ref.Val {
-	a, asked := r.guards[name]
+func (vs *values) guardValue(name string) ref.Val {
+	a, asked := vs.guards[name]
 	if !asked {
-		a.open, a.seen, a.err = r.input.Guard(name)
-		r.guards[name] = a
+		a.open, a.seen, a.err = vs.input.Guard(name)
+		vs.guards[name] = a
 	}
 	if a.err != nil {
 		return types.WrapErr(a.err)
@@ -179,8 +179,8 @@ func (s activation) factValue(name string) ref.Val {
 	return s.valueOrError(s.ctx, e)
 }
 
-func (r *Run) valueOrError(ctx context.Context, e *expr.Expr) ref.Val {
-	v, err := r.eval(e, r.activation(ctx))
+func (vs *values) valueOrError(ctx context.Context, e *expr.Expr) ref.Val {
+	v, err := vs.eval(e, vs.activation(ctx))
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -193,7 +193,7 @@ func (s activation) requestValue(name string) ref.Val {
 	if q == nil {
 		return nil
 	}
-	token, err := s.Run.token(s.ctx, q)
+	token, err := s.values.token(s.ctx, q)
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -206,8 +206,8 @@ func (s activation) requestValue(name string) ref.Val {
 
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
-func (r *Run) token(ctx context.Context, q *program.Request) (string, error) {
-	text, err := r.textOf(ctx, q.TokenExpr)
+func (vs *values) token(ctx context.Context, q *program.Request) (string, error) {
+	text, err := vs.textOf(ctx, q.TokenExpr)
 	if err != nil {
 		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
 	}
@@ -215,11 +215,11 @@ func (r *Run) token(ctx context.Context, q *program.Request) (string, error) {
 }
 
 // textOf is the text that an expression comes to; null and no expression are none.
-func (r *Run) textOf(ctx context.Context, e *expr.Expr) (string, error) {
+func (vs *values) textOf(ctx context.Context, e *expr.Expr) (string, error) {
 	if e == nil {
 		return "", nil
 	}
-	switch v := r.valueOrError(ctx, e).(type) {
+	switch v := vs.valueOrError(ctx, e).(type) {
 	case types.String:
 		return string(v), nil
 	case types.Null:
