@@ -20,6 +20,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -177,8 +178,9 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.v1LockedBy})
 			cl := newFake().WithObjects(state, crds, lock).Build()
 			r := newReconciler(t, cl)
+			r.States = runnertest.States(cl, MachineName)
 			for range 10 {
-				_, err := r.ReconcileState(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(state)})
+				_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "to-v3"}})
 				must(t, err)
 			}
 			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(state), state); !apierrs.IsNotFound(err) {

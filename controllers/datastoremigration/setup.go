@@ -48,7 +48,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 // Gate makes the controllers, to be added to a manager: they run while the CRD of
 // DatastoreMigration is established, whosever it is; and whether it is or not, what
 // migrations have left that are gone is released.
-func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Controller {
 	return runner.Driver[*migration]{
 		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Machine: machine, Namespace: settings.CalicoNamespace,
 		Metrics: metrics, Manager: settings.Manager, Limits: settings.Limits,
@@ -60,7 +60,7 @@ func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, met
 			}
 			return Program(c, settings), nil
 		},
-	}.Pair()
+	}.Controller()
 }
 
 // connected are the settings with their clients, which end with ctx.
@@ -113,7 +113,7 @@ type Settings struct {
 	Pod types.NamespacedName
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
 	MemoryLimit int64
-	// Manager is that of runner.Busy.
+	// Manager is that of runner.Driver.
 	Manager string
 	// Limits are those of the controller.
 	Limits runner.Limits

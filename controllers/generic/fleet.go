@@ -53,14 +53,14 @@ type Fleet struct {
 	// HTTP is where HTTPRequest may go.
 	HTTP    builtin.HTTP
 	Metrics *runner.Metrics
-	// Manager is that of runner.Busy.
+	// Manager is that of runner.Driver.
 	Manager string
 	// Limits are those of each controller.
 	Limits runner.Limits
 
 	mu sync.Mutex
 	// gates are those of the machines that run, by machine.
-	gates map[string]*runner.Pair
+	gates map[string]*runner.Controller
 }
 
 // NeedLeaderElection makes the manager start the fleet on the leader only.
@@ -83,13 +83,13 @@ func (f *Fleet) Start(ctx context.Context) error {
 }
 
 // added makes the gates of the machines that are new.
-func (f *Fleet) added() []*runner.Pair {
+func (f *Fleet) added() []*runner.Controller {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gates == nil {
-		f.gates = map[string]*runner.Pair{}
+		f.gates = map[string]*runner.Controller{}
 	}
-	var added []*runner.Pair
+	var added []*runner.Controller
 	for _, name := range f.Store.Names() {
 		if f.gates[name] == nil && !f.Compiled(name) {
 			f.gates[name] = f.gate(name)
@@ -118,7 +118,7 @@ func (f *Fleet) Ready(ctx context.Context) (string, error) {
 
 // gate is the controller of one machine, which runs while its CRD is there, and that of
 // what its objects have left.
-func (f *Fleet) gate(name string) *runner.Pair {
+func (f *Fleet) gate(name string) *runner.Controller {
 	machine := f.Store.Of(name)
 	kind := machine.InForce().For() // the store refuses another kind under the same name
 	return runner.Driver[*Object]{
@@ -129,7 +129,7 @@ func (f *Fleet) gate(name string) *runner.Pair {
 		Program: func(_ context.Context, c client.Client) (*runner.Program[*Object], error) {
 			return Program(builtin.Options{Client: c, HTTP: f.HTTP}), nil
 		},
-	}.Pair()
+	}.Controller()
 }
 
 // newScheme knows Object under the kind, and the types of Kubernetes.

@@ -43,7 +43,7 @@ type Settings struct {
 	OpenShift func(context.Context) (bool, error)
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
-	// Manager is that of runner.Busy.
+	// Manager is that of runner.Driver.
 	Manager string
 	// Limits are those of the controller.
 	Limits runner.Limits

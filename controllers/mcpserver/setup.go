@@ -36,12 +36,12 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
 
 // Gate makes the controllers, to be added to a manager: they run while the CRD of
 // MCPServer is established, whosever it is.
-func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Controller {
 	return runner.Driver[*server]{
 		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Machine: machine, Metrics: metrics, Manager: settings.Manager, Limits: settings.Limits,
 		Scheme: func() (*runtime.Scheme, error) { return NewScheme(), nil },
 		Program: func(_ context.Context, c client.Client) (*runner.Program[*server], error) {
 			return Program(c, settings), nil
 		},
-	}.Pair()
+	}.Controller()
 }

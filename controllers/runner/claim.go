@@ -11,43 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
-
-// Busy keeps two passes apart that are about one object: one over the object, and one over
-// what it has left when it is gone. The zero value is ready; a nil one keeps nothing apart.
-type Busy struct {
-	// Manager names the installation that this process belongs to, as the lease that its processes share: a state
-	// says which one drives its object. Empty: it claims nothing.
-	Manager string
-
-	// now are the objects that a pass is about.
-	now sync.Map
-
-	mu sync.Mutex
-	// holders are the managers of other installations whose objects were met.
-	holders map[string]holder
-}
-
-// take is false while another pass is about the object.
-func (b *Busy) take(uid types.UID) bool {
-	if b == nil {
-		return true
-	}
-	_, taken := b.now.LoadOrStore(uid, true)
-	return !taken
-}
-
-func (b *Busy) release(uid types.UID) {
-	if b != nil {
-		b.now.Delete(uid)
-	}
-}
 
 // Managers of one installation share a lease. Two installations do not know of each other, and would undo each other's
 // work: the fence of one refuses the account of the other. So a state says which one drives its object, by the name of
@@ -63,6 +32,12 @@ const (
 	// another one.
 	patience = 2
 )
+
+// holders are the managers of other installations whose objects were met. The zero value is ready.
+type holders struct {
+	mu  sync.Mutex
+	all map[string]holder
+}
 
 // holder is what was seen of the lease of another installation.
 type holder struct {
@@ -97,19 +72,11 @@ func (h holder) again() time.Duration {
 	return max(h.lasts, askHolder)
 }
 
-// manager is who claims what this process drives.
-func (b *Busy) manager() string {
-	if b == nil {
-		return ""
-	}
-	return b.Manager
-}
-
 // holderOf looks at the lease of another installation. Where it cannot be read, somebody may hold it.
 func (r *Reconciler[T]) holderOf(ctx context.Context, manager string) (holder, error) {
-	r.Busy.mu.Lock()
-	known, now := r.Busy.holders[manager], r.Clock.Now()
-	r.Busy.mu.Unlock()
+	r.holders.mu.Lock()
+	known, now := r.holders.all[manager], r.Clock.Now()
+	r.holders.mu.Unlock()
 	if !known.asked.IsZero() && now.Sub(known.asked) < askHolder {
 		return known, nil
 	}
@@ -123,20 +90,20 @@ func (r *Reconciler[T]) holderOf(ctx context.Context, manager string) (holder, e
 	if err != nil {
 		lease = nil
 	}
-	r.Busy.mu.Lock()
-	defer r.Busy.mu.Unlock()
-	if r.Busy.holders == nil {
-		r.Busy.holders = map[string]holder{}
+	r.holders.mu.Lock()
+	defer r.holders.mu.Unlock()
+	if r.holders.all == nil {
+		r.holders.all = map[string]holder{}
 	}
-	known = r.Busy.holders[manager].look(lease, now)
-	r.Busy.holders[manager] = known
+	known = r.holders.all[manager].look(lease, now)
+	r.holders.all[manager] = known
 	return known, nil
 }
 
 // standAside is how long the pass leaves an object to the manager of another installation; before anything is done in
 // the name of a state, that state says that it is ours.
 func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtime.Object) (time.Duration, error) {
-	ours := r.Busy.manager()
+	ours := r.Manager
 	if p.state == nil || ours == "" || p.state.Status.Manager == ours {
 		r.told.drop(client.ObjectKeyFromObject(p.stored))
 		return 0, nil // who makes a state claims it
@@ -165,9 +132,9 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 func (r *Reconciler[T]) leave(ctx context.Context, p *pass[T], about runtime.Object, unread error) {
 	owner := p.state.Status.Manager
 	note := fmt.Sprintf("the manager of another installation, %s, drives this object and keeps it while it holds its lease, so this one, %s, leaves it alone: "+
-		"if both are running, uninstall one of them", owner, r.Busy.manager())
+		"if both are running, uninstall one of them", owner, r.Manager)
 	if unread != nil {
-		note = fmt.Sprintf("the manager of another installation, %s, drives this object, and this one, %s, cannot tell whether it is still there: %v", owner, r.Busy.manager(), unread)
+		note = fmt.Sprintf("the manager of another installation, %s, drives this object, and this one, %s, cannot tell whether it is still there: %v", owner, r.Manager, unread)
 	}
 	if last := r.told.of(p.stored); last != nil && *last == note {
 		return
@@ -179,5 +146,5 @@ func (r *Reconciler[T]) leave(ctx context.Context, p *pass[T], about runtime.Obj
 
 // claimState says in a state that is about to be written whose it is.
 func (p *pass[T]) claimState(next *v1alpha1.MachineState) {
-	next.Status.Manager = cmp.Or(p.by.Busy.manager(), next.Status.Manager)
+	next.Status.Manager = cmp.Or(p.by.Manager, next.Status.Manager)
 }

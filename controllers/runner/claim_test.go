@@ -64,7 +64,7 @@ func newInstallations(t *testing.T) *installations {
 
 func (i *installations) manager(name string) *runner.Reconciler[*errand] {
 	return &runner.Reconciler[*errand]{Client: i.Client, Machine: i.Machine, Program: i.Program, Clock: i.Clock, Random: i.Random, Metrics: i.Metrics,
-		Busy: &runner.Busy{Manager: name}, Recorder: events.NewFakeRecorder(100), Lease: func(_ context.Context, manager string) (*coordinationv1.Lease, error) {
+		Manager: name, Recorder: events.NewFakeRecorder(100), Lease: func(_ context.Context, manager string) (*coordinationv1.Lease, error) {
 			switch lease := i.leases[manager]; {
 			case i.unread != nil:
 				return nil, i.unread

@@ -2,19 +2,16 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
@@ -29,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
@@ -40,14 +36,11 @@ const (
 	// that could not be written, for example.
 	passRetryBase = 100 * time.Millisecond
 	passRetryMax  = 30 * time.Second
-	// goneBuffer is how many objects may go before the states are looked at; a state that is
-	// not heard of then is found by its own pace.
-	goneBuffer = 1024
 )
 
 // Driver drives all objects of a kind, and releases what objects have left that are gone
 // although something was held: their finalizer was removed by hand, or their CRD deleted. It
-// is the same for every kind: what differs is in the fields, which are all set before Pair.
+// is the same for every kind: what differs is in the fields, which are all set before Controller.
 type Driver[T Object[T]] struct {
 	// Name is also the reporting controller of Events.
 	Name   string
@@ -66,21 +59,15 @@ type Driver[T Object[T]] struct {
 	// Manager is who this manager says it is to others that drive the same objects.
 	Manager string
 	Limits  Limits
-
-	busy *Busy
-	gone chan types.NamespacedName
-	seen *seen
 }
 
-// Pair makes both controllers. The one runs while the CRD of the objects is established,
-// whosever it is; the other one works from the states, while their CRD is there.
-func (d Driver[T]) Pair() *Pair {
-	d.busy, d.gone, d.seen = &Busy{Manager: d.Manager}, make(chan types.NamespacedName, goneBuffer), &seen{}
-	objects := &crdgate.Gate{CRDName: d.CRDName, Config: d.Config, Run: d.Run, Version: func() string { return d.kind().Version }, Unserved: d.tellUnserved}
+// Controller makes the controller of the kind.
+func (d Driver[T]) Controller() *Controller {
+	gate := &crdgate.Gate{CRDName: d.CRDName, Config: d.Config, Run: d.Run, Version: func() string { return d.kind().Version }}
 	if d.CRDName == "" {
-		objects.Kind = d.kind().GroupKind()
+		gate.Kind = d.kind().GroupKind()
 	}
-	return &Pair{Machine: d.Machine, Objects: objects, Leftovers: &crdgate.Gate{CRDName: v1alpha1.MachineStateCRD, Config: d.Config, Run: d.runLeftovers}}
+	return &Controller{Machine: d.Machine, Gate: gate}
 }
 
 func (d *Driver[T]) kind() schema.GroupVersionKind {
@@ -125,7 +112,8 @@ func (d *Driver[T]) connect(ctx context.Context) (c clients[T], err error) {
 func (d *Driver[T]) reconciler(c clients[T], recorder events.EventRecorder) *Reconciler[T] {
 	return &Reconciler[T]{
 		Client: c.live, Machine: d.Machine.InForce, Program: c.program, Clock: clock.RealClock{}, Random: rand.Float64,
-		Recorder: recorder, Metrics: d.Metrics, Busy: d.busy, turns: d.Limits.turns(),
+		Recorder: recorder, Metrics: d.Metrics, Manager: d.Manager, turns: d.Limits.turns(),
+		Installed: d.installed(c.crds),
 		Lease: func(ctx context.Context, manager string) (*coordinationv1.Lease, error) {
 			namespace, name, _ := strings.Cut(manager, "/")
 			return c.leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -141,22 +129,20 @@ func (d *Driver[T]) options(r reconcile.Reconciler) controller.Options {
 	}
 }
 
-// Run drives the objects; it is for a crdgate.Gate: it returns when ctx is done and everything it used
-// is freed, and may be called again then.
-func (d *Driver[T]) Run(ctx context.Context) error {
+// Run drives the objects of the kind, and what objects have left that are gone: that alone where missing says why the
+// objects cannot be watched. It is for a crdgate.Gate: it returns when ctx is done and everything it used is freed, and may
+// be called again then.
+func (d *Driver[T]) Run(ctx context.Context, missing *crdgate.Missing) error {
 	c, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}
-	shapes := newShapes(d.kind().Version)
-	references := newReferences(c.program.References)
-	wake := &waker{machine: d.Machine, client: c.metadata, namespace: d.Namespace, also: c.program.Watches, selector: c.program.selectorOf,
-		references: references, whole: c.dynamic, seen: d.seen, reshaped: shapes.changed,
-		served: func(ctx context.Context, resource schema.GroupResource) {
-			shapes.follow(ctx, c.crds, resource.String(), log.FromContext(ctx))
-		}}
-	defer wake.wait()
-	defer d.seen.forget()
+	states := &stateSource{client: c.metadata, machine: d.Machine.InForce().Name()}
+	defer states.wait()
+	watch := d.waker(c, states)
+	defer watch.wait()
+	unserved := &unservedSource{client: c.metadata, missing: missing}
+	defer unserved.wait()
 	var reconciler *Reconciler[T]
 	defer func() {
 		if reconciler != nil {
@@ -165,67 +151,49 @@ func (d *Driver[T]) Run(ctx context.Context) error {
 	}()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		recorder := own.GetEventRecorder(d.Name)
-		wake.mapper = own.GetRESTMapper()
-		wake.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
+		reconciler = d.reconciler(c, recorder)
+		reconciler.States, states.mapper = states.of, own.GetRESTMapper()
+		states.gone = func(state string) { d.Metrics.leftovers.remove(d.Machine.InForce().Name(), state) }
+		if missing != nil {
+			unserved.recorder = recorder
+			return d.options(reconciler), []source.Source{states, unserved}, nil
+		}
+		watch.mapper, watch.turns = own.GetRESTMapper(), reconciler.turns
+		watch.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
 			tellRefused(ctx, c.live, recorder, machine, note)
 		}
-		reconciler = d.reconciler(c, recorder)
-		wake.turns = reconciler.turns
-		reconciler.Shape, reconciler.references = shapes.get, references
-		reconciler.Gone = func(key types.NamespacedName) { // it never blocks
-			select {
-			case d.gone <- key:
-			default:
-			}
-		}
-		return d.options(reconciler), []source.Source{wake}, nil
+		reconciler.Shape, reconciler.references = watch.shapes.get, watch.references
+		return d.options(reconciler), []source.Source{states, watch}, nil
 	}
 	return crdgate.RunController(ctx, d.Config, d.Name, build, func(o *cluster.Options) { o.Scheme = c.scheme })
 }
 
-// runLeftovers runs the controller of the states, as Run does that of the objects.
-func (d *Driver[T]) runLeftovers(ctx context.Context) error {
-	c, err := d.connect(ctx)
-	if err != nil {
-		return err
-	}
-	states := &stateSource{client: c.metadata, machine: d.Machine.InForce().Name(), gone: d.gone, seen: d.seen}
-	defer states.wait()
-	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
-		r := d.reconciler(c, own.GetEventRecorder(d.Name))
-		states.turns = r.turns
-		r.Installed, r.Alive = d.installed(c.crds), states.alive
-		return d.options(reconcile.Func(r.ReconcileState)), []source.Source{states}, nil
-	}
-	return crdgate.RunController(ctx, d.Config, d.Name+"-states", build, func(o *cluster.Options) { o.Scheme = c.scheme })
+func (d *Driver[T]) waker(c clients[T], states *stateSource) *waker {
+	shapes := newShapes(d.kind().Version)
+	return &waker{machine: d.Machine, client: c.metadata, namespace: d.Namespace, also: c.program.Watches, selector: c.program.selectorOf,
+		references: newReferences(c.program.References), whole: c.dynamic, states: states, shapes: shapes,
+		served: func(ctx context.Context, resource schema.GroupResource) {
+			shapes.follow(ctx, c.crds, resource.String(), log.FromContext(ctx))
+		}}
 }
 
-// Pair is the controller of a kind and that of what its objects have left. It is a
-// manager.Runnable that runs on the leader only.
-type Pair struct {
+// Controller drives the objects of a kind. It is a manager.Runnable that runs on the leader only.
+type Controller struct {
 	// Machine drives the objects; nothing runs before it is in force.
-	Machine            *machinestore.Handle
-	Objects, Leftovers *crdgate.Gate
+	Machine *machinestore.Handle
+	Gate    *crdgate.Gate
 }
 
-// NeedLeaderElection makes the manager start both on the leader only.
-func (p *Pair) NeedLeaderElection() bool { return true }
+// NeedLeaderElection makes the manager start it on the leader only.
+func (c *Controller) NeedLeaderElection() bool { return true }
 
-// Start runs until ctx is done and both have ended.
-func (p *Pair) Start(ctx context.Context) error {
-	if !p.Machine.Await(ctx) {
+// Start runs until ctx is done and the controller has ended.
+func (c *Controller) Start(ctx context.Context) error {
+	if !c.Machine.Await(ctx) {
 		return nil
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.Objects.Start(ctx) })
-	group.Go(func() error { return p.Leftovers.Start(ctx) })
-	return group.Wait()
+	return c.Gate.Start(ctx)
 }
 
-// Ready says for a probe what the controller of the objects does, and is an error while one
-// of the two should run and does not.
-func (p *Pair) Ready(ctx context.Context) (string, error) {
-	note, err := p.Objects.Ready(ctx)
-	_, states := p.Leftovers.Ready(ctx)
-	return note, errors.Join(err, states)
-}
+// Ready says for a probe what the controller does, and is an error while it should drive objects and does not.
+func (c *Controller) Ready(ctx context.Context) (string, error) { return c.Gate.Ready(ctx) }

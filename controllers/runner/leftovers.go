@@ -24,68 +24,60 @@ import (
 )
 
 const (
-	// heldAgain is how soon the object of a state that holds something is looked for again:
-	// nothing tells that it is gone when its CRD is.
+	// heldAgain is how soon what is left is looked at again where the machine does not say.
 	heldAgain = 5 * time.Second
 )
 
-// ReconcileState makes one pass over a state. It does nothing while the object of the state
-// exists; else it releases what is held, step by step, and then deletes the state.
-func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return r.around(ctx, req, r.passState)
+// releaseOrphans releases what objects of a name have left that are gone, step by step, and then deletes their states. A state
+// that says it is of the object with this UID is not looked at; empty: there is none.
+func (r *Reconciler[T]) releaseOrphans(ctx context.Context, machine *fsm.Machine, key types.NamespacedName, alive types.UID) (result reconcile.Result, found bool, err error) {
+	if r.States == nil {
+		return reconcile.Result{}, false, nil
+	}
+	var failures []error
+	for _, name := range r.States(key) {
+		if name == v1alpha1.MachineStateName(machine.Name(), alive) {
+			continue
+		}
+		found = true
+		after, err := r.releaseOrphan(ctx, machine, key, name)
+		result.RequeueAfter = sooner(result.RequeueAfter, after)
+		failures = append(failures, err)
+	}
+	return result, found, errors.Join(failures...)
 }
 
-func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	state, machine := &v1alpha1.MachineState{}, r.Machine()
-	if alive, held := r.alive(req.Name); alive {
-		return laterFor(held), nil
+// sooner is the shorter of two times to wait, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
 	}
-	if err := r.Client.Get(ctx, req.NamespacedName, state); err != nil {
+	return min(a, b)
+}
+
+func (r *Reconciler[T]) releaseOrphan(ctx context.Context, machine *fsm.Machine, key types.NamespacedName, name string) (after time.Duration, err error) {
+	state := &v1alpha1.MachineState{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, state); err != nil {
 		if !apierrors.ObjectNotFound(err) {
-			return reconcile.Result{}, fmt.Errorf("read the state: %w", err)
+			return 0, fmt.Errorf("read the state: %w", err)
 		}
-		r.Metrics.leftovers.remove(machine.Name(), req.Name)
-		return reconcile.Result{}, nil
+		return 0, nil
 	}
 	exists, err := r.exists(ctx, state)
-	if err != nil {
-		return reconcile.Result{}, err
+	switch {
+	case err != nil:
+		return 0, err
+	case exists: // it has come back, or two answers differ
+		return heldAgain, nil
+	case len(state.Status.Held) > 0:
+		return r.releaseOf(ctx, machine, key, state)
 	}
-	if r.unserved.served() {
-		log.FromContext(ctx).Info("the API server serves all kinds again")
-	}
-	if exists {
-		return laterFor(len(state.Status.Held) > 0), nil
-	}
-	if !r.Busy.take(state.Spec.Object.UID) {
-		return reconcile.Result{RequeueAfter: busyAgain}, nil
-	}
-	defer r.Busy.release(state.Spec.Object.UID)
-	if len(state.Status.Held) == 0 {
-		r.Metrics.leftovers.remove(machine.Name(), req.Name)
-		return reconcile.Result{}, dropState(ctx, r.Client, state)
-	}
-	return r.giveBack(ctx, machine, state)
+	r.Metrics.leftovers.remove(machine.Name(), name)
+	return 0, dropState(ctx, r.Client, state)
 }
 
-// alive tells of a state, without a request, that its object exists.
-func (r *Reconciler[T]) alive(state string) (alive, held bool) {
-	if r.Alive == nil {
-		return false, false
-	}
-	return r.Alive(state)
-}
-
-// laterFor is for a state whose object exists. One that holds nothing is found by stateSource, if that changes.
-func laterFor(held bool) reconcile.Result {
-	if held {
-		return reconcile.Result{RequeueAfter: heldAgain}
-	}
-	return reconcile.Result{}
-}
-
-// giveBack makes a pass in the name of an object that is gone.
-func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, state *v1alpha1.MachineState) (reconcile.Result, error) {
+// releaseOf makes a pass in the name of an object that is gone.
+func (r *Reconciler[T]) releaseOf(ctx context.Context, machine *fsm.Machine, key types.NamespacedName, state *v1alpha1.MachineState) (after time.Duration, err error) {
 	ctx = named(ctx, machine, state)
 	if r.Metrics.leftovers.add(machine.Name(), state.Name) {
 		of := state.Spec.Object
@@ -95,7 +87,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	}
 	obj := synthetic(r.Program.New, state, metav1.NewTime(r.Clock.Now()))
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(state.Spec.Object.APIVersion, state.Spec.Object.Kind))
-	p := &pass[T]{by: r, key: types.NamespacedName{Name: state.Name}, machine: machine, gone: true}
+	p := &pass[T]{by: r, key: key, machine: machine, gone: true}
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
@@ -104,10 +96,10 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 		r.due.drop(client.ObjectKeyFromObject(obj))
 		err = dropState(ctx, r.Client, p.state)
 	}
-	if err == nil && result.RequeueAfter == 0 {
+	if err == nil && result.RequeueAfter == 0 && len(p.state.Status.Held) > 0 {
 		result.RequeueAfter = heldAgain
 	}
-	return result, err
+	return result.RequeueAfter, err
 }
 
 func nameOf(of v1alpha1.ObjectReference) string {

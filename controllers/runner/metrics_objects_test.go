@@ -176,7 +176,7 @@ func TestGaugesEndWithTheController(t *testing.T) {
 			return p, nil
 		},
 	}
-	if err := c.Run(ctx); err != nil || ctx.Err() != context.Canceled {
+	if err := c.Run(ctx, nil); err != nil || ctx.Err() != context.Canceled {
 		t.Fatalf("the controller ended with %v, %v; want it to end when the object is done", err, ctx.Err())
 	}
 	if diff := cmp.Diff(map[string]float64{}, gaugesOf(b)); diff != "" {

@@ -39,8 +39,6 @@ const (
 	unfitAgain = 5 * time.Second
 	// shapeAgain is how soon an object is looked at again whose CRD was not read yet.
 	shapeAgain = 100 * time.Millisecond
-	// busyAgain is how soon an object is looked at again that another pass is about.
-	busyAgain = 200 * time.Millisecond
 )
 
 // Reconciler drives the objects of one kind. All its fields are set before the
@@ -61,20 +59,16 @@ type Reconciler[T Object[T]] struct {
 	// Shape answers what the CRD of the kind keeps of a status, or why objects of the kind
 	// cannot be driven at this moment. Nil: it keeps everything.
 	Shape func() (*Shape, error)
-	// Busy keeps this pass apart from one over what is left of an object that is gone; nil:
-	// there are no others.
-	Busy *Busy
-	// Lease reads the lease of the manager of another installation, see Busy.Manager. Nil: whoever comes last drives an
-	// object.
+	// Manager names the installation that this process belongs to, as the lease that its processes share: a state says which one
+	// drives its object. Empty: it claims nothing.
+	Manager string
+	// Lease reads the lease of the manager of another installation. Nil: whoever comes last drives an object.
 	Lease func(ctx context.Context, manager string) (*coordinationv1.Lease, error)
-	// Gone is told that there is no object of the name any more; nil: nobody asks.
-	Gone func(types.NamespacedName)
+	// States are the names of the states that say they are of an object of this name; nil: nothing is ever left.
+	States func(types.NamespacedName) []string
 	// Installed tells whether there is a CRD of the kind; it is asked before the objects of a
 	// kind that is not served are taken to be gone. Nil: they never are.
 	Installed func(context.Context) (bool, error)
-	// Alive tells of a state, by its name and without a request, that its object is known to exist, and whether the
-	// state holds something. Nil: nobody knows.
-	Alive func(state string) (alive, held bool)
 	// Tracing is told of each pass and each step; nil: the provider of the whole
 	// process, which does nothing unless the program has set one.
 	Tracing trace.TracerProvider
@@ -88,21 +82,17 @@ type Reconciler[T Object[T]] struct {
 	told       memory[string] // whom an object was left to
 	missing    missing
 	turns      *turns
+	holders    holders
 	unserved   unserved
 	restarts   restarts
 	// references is nil where nobody asks which objects name which others.
 	references *references
 }
 
-// Reconcile makes one pass: it takes the object as far as it goes, commit by commit.
+// Reconcile makes one pass: it takes the object as far as it goes, commit by commit, and says what comes after it. A conflict
+// is not an error but news: everything is dropped and the pass starts again. Nor is the end of ctx: a program that ends
+// leaves the rest to the next one. A kind that is not served is waited for, by all objects together.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	return r.around(ctx, req, r.pass)
-}
-
-// around makes a pass, and says what comes after it. A conflict is not an error but news: everything is dropped and
-// the pass starts again. Nor is the end of ctx: a program that ends leaves the rest to the next one. A kind that is not
-// served is waited for, by all objects together.
-func (r *Reconciler[T]) around(ctx context.Context, req reconcile.Request, pass func(context.Context, reconcile.Request) (reconcile.Result, error)) (reconcile.Result, error) {
 	if wait := r.unserved.wait(r.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -110,7 +100,7 @@ func (r *Reconciler[T]) around(ctx context.Context, req reconcile.Request, pass 
 		defer r.turns.ended(req.NamespacedName)
 	}
 	ctx, span := r.startPass(ctx, req)
-	result, err := pass(ctx, req)
+	result, err := r.pass(ctx, req)
 	moved := startAgain(err)
 	switch {
 	case moved && r.restarts.again(req.NamespacedName):
@@ -137,22 +127,33 @@ func (r *Reconciler[T]) around(ctx context.Context, req reconcile.Request, pass 
 
 func (r *Reconciler[T]) now() time.Time { return r.Clock.Now() }
 
+// pass looks at the object of a name, and at what those have left that had the name before.
 func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj, machine := r.Program.New(), r.Machine()
-	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
-		if !apierrors.ObjectNotFound(err) {
-			return reconcile.Result{}, fmt.Errorf("read the object: %w", err)
-		}
+	read := r.Client.Get(ctx, req.NamespacedName, obj)
+	if read != nil && !apierrors.ObjectNotFound(read) && !apierrors.NotServed(read) {
+		return reconcile.Result{}, fmt.Errorf("read the object: %w", read)
+	}
+	left, found, err := r.releaseOrphans(ctx, machine, req.NamespacedName, obj.GetUID())
+	switch {
+	case read == nil:
+	case apierrors.ObjectNotFound(read):
 		r.untrack(machine, req.NamespacedName)
-		return reconcile.Result{}, nil
+		return left, err
+	case found: // it was asked whether there is a CRD
+		return left, err
+	default:
+		return left, fmt.Errorf("read the object: %w", read)
 	}
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
+	result, failure := r.drive(ctx, req, machine, obj)
+	result.RequeueAfter = sooner(result.RequeueAfter, left.RequeueAfter)
+	return result, errors.Join(failure, err)
+}
+
+func (r *Reconciler[T]) drive(ctx context.Context, req reconcile.Request, machine *fsm.Machine, obj T) (reconcile.Result, error) {
 	r.refer(obj)
-	if !r.Busy.take(obj.GetUID()) {
-		return reconcile.Result{RequeueAfter: busyAgain}, nil
-	}
-	defer r.Busy.release(obj.GetUID())
 	shape, err := r.shape()
 	var state *v1alpha1.MachineState
 	if err == nil {
@@ -221,9 +222,6 @@ func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) 
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)
-	}
-	if r.Gone != nil {
-		r.Gone(key)
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 // that name.
 const digestKey = ""
 
-// slim makes what an informer keeps of an object.
-func slim(keep func(from metav1.Object, kept *metav1.PartialObjectMetadata)) cache.TransformFunc {
+// strip makes what an informer keeps of an object.
+func strip(keep func(from metav1.Object, kept *metav1.PartialObjectMetadata)) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		from, ok := obj.(metav1.Object)
 		if !ok {
@@ -38,31 +38,31 @@ func slim(keep func(from metav1.Object, kept *metav1.PartialObjectMetadata)) cac
 	}
 }
 
-// slimOwn is for the objects of the machine, see matters.
-var slimOwn = slim(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
+// stripOwn is for the objects of the machine, see matters.
+var stripOwn = strip(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
 	digest(kept, from.GetAnnotations(), from.GetLabels())
 })
 
-// slimOthers is for what is watched: of an owned object, its owner counts, and only if it is of this kind.
-func slimOthers(owner schema.GroupKind) cache.TransformFunc {
-	return slim(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
+// stripOthers is for what is watched: of an owned object, its owner counts, and only if it is of this kind.
+func stripOthers(owner schema.GroupKind) cache.TransformFunc {
+	return strip(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
 		if ref := metav1.GetControllerOf(from); ref != nil && schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == owner {
 			kept.OwnerReferences = []metav1.OwnerReference{*ref}
 		}
 	})
 }
 
-// slimStates is for states.
-var slimStates = slim(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
+// stripState is for states.
+var stripState = strip(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
 	kept.Finalizers = from.GetFinalizers()
 	if about, named := from.GetAnnotations()[v1alpha1.ObjectAnnotation]; named {
 		kept.Annotations = map[string]string{v1alpha1.ObjectAnnotation: about}
 	}
 })
 
-// slimReferred is for what specs name, with what is read of it.
-func slimReferred(read func(*unstructured.Unstructured) string) cache.TransformFunc {
-	return slim(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
+// stripReferred is for what specs name, with what is read of it.
+func stripReferred(read func(*unstructured.Unstructured) string) cache.TransformFunc {
+	return strip(func(from metav1.Object, kept *metav1.PartialObjectMetadata) {
 		if whole, is := from.(*unstructured.Unstructured); is {
 			digest(kept, read(whole))
 		}

@@ -56,14 +56,14 @@ type waker struct {
 	// references are which objects name which others; whole reads those. Both are nil where specs name none.
 	references *references
 	whole      dynamic.Interface
-	// seen learns which objects there are; it may be nil.
-	seen *seen
+	// states learns which objects there are; it may be nil.
+	states *stateSource
 	// refused tells about a file that is not used.
 	refused func(ctx context.Context, machine *fsm.Machine, note string)
-	// reshaped holds a token when the CRD keeps something else of a status: each view is
-	// looked at then. served is called once the API server serves the kind.
-	reshaped <-chan struct{}
-	served   func(ctx context.Context, resource schema.GroupResource)
+	// shapes are what the CRD keeps of a status: each view is looked at when that changes. served is called once the API
+	// server serves the kind.
+	shapes *shapes
+	served func(ctx context.Context, resource schema.GroupResource)
 
 	// turns wakes those that wait for their turn.
 	turns *turns
@@ -135,7 +135,7 @@ func (w *waker) serve(ctx context.Context, q queue) {
 			return
 		case <-changed:
 		case <-again:
-		case <-w.reshaped:
+		case <-w.shapes.changed:
 			all.wakeAll()
 		}
 	}
@@ -198,7 +198,9 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	informer, handler := i.informerOf(w, mapping.Resource, namespace)
 	if w.own {
 		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
-		i.seen.follow(informer)
+		if i.states != nil {
+			i.states.follow(informer)
+		}
 	}
 	if err := informer.SetTransform(i.transformOf(w)); err != nil {
 		return err
@@ -245,11 +247,11 @@ func (i *informers) transformOf(w watched) cache.TransformFunc {
 	read := i.byReference(w.Watch)
 	switch {
 	case w.own:
-		return slimOwn
+		return stripOwn
 	case read != nil:
-		return slimReferred(read)
+		return stripReferred(read)
 	default:
-		return slimOthers(i.owners.kind)
+		return stripOthers(i.owners.kind)
 	}
 }
 

@@ -201,7 +201,7 @@ func (e *example) target(s *scene, owner types.UID) string {
 // drive is the reconciler that the manager has for a program: one that goes on after a commit, or lets others come in between.
 func drive[T runner.Object[T]](s *scene, c client.Client, p *runner.Program[T]) reconciler {
 	return &runner.Reconciler[T]{Client: c, Machine: func() *fsm.Machine { return s.file.inForce }, Program: p, Clock: s.clock,
-		Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()), Busy: &runner.Busy{Manager: "default/phasegate"}, MaxRuns: []int{1, 0}[s.chance.IntN(2)]}
+		Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()), Manager: "default/phasegate", States: s.statesOf, MaxRuns: []int{1, 0}[s.chance.IntN(2)]}
 }
 
 func driveCustom(s *scene, c client.Client) reconciler {

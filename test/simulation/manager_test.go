@@ -23,16 +23,12 @@ var errDead = errors.New("the process is dead")
 // reconciler is a runner.Reconciler, whatever its kind.
 type reconciler interface {
 	Reconcile(context.Context, reconcile.Request) (reconcile.Result, error)
-	ReconcileState(context.Context, reconcile.Request) (reconcile.Result, error)
 }
 
 var _ reconciler = &runner.Reconciler[*nothing]{}
 
-// item is what waits in the queue: an object, or the state that one has left.
-type item struct {
-	left bool
-	types.NamespacedName
-}
+// item is what waits in the queue: the name of an object, or of one that has left a state.
+type item = types.NamespacedName
 
 // manager is one process: a reconciler and its queue, which is that of controller-runtime:
 // an item that is added while a pass is about it waits for the end of that pass, and of
@@ -72,13 +68,13 @@ func (m *manager) dead() bool { return m.ctx.Err() != nil }
 // wakeAll is what a changed file does.
 func (s *scene) wakeAll() {
 	for _, obj := range s.driven() {
-		s.manager.woken[item{NamespacedName: client.ObjectKeyFromObject(obj)}] = true
+		s.manager.woken[client.ObjectKeyFromObject(obj)] = true
 	}
 }
 
 func (s *scene) driven() []object { return s.all(s.kind, "") }
 
-// leaves queues the state of an object that is gone.
+// leaves queues the name of an object that is gone, and has left a state.
 func (s *scene) leaves(state object) {
 	uid, _, _ := nested(state, "spec", "object", "uid")
 	for _, obj := range s.driven() {
@@ -86,7 +82,21 @@ func (s *scene) leaves(state object) {
 			return
 		}
 	}
-	s.manager.woken[item{true, types.NamespacedName{Name: state.GetName()}}] = true
+	namespace, _, _ := nested(state, "spec", "object", "namespace")
+	name, _, _ := nested(state, "spec", "object", "name")
+	s.manager.woken[item{Namespace: namespace, Name: name}] = true
+}
+
+// statesOf are the states that say they are of an object of this name.
+func (s *scene) statesOf(key types.NamespacedName) (names []string) {
+	for _, state := range s.all(stateKind, "") {
+		namespace, _, _ := nested(state, "spec", "object", "namespace")
+		name, _, _ := nested(state, "spec", "object", "name")
+		if key == (types.NamespacedName{Namespace: namespace, Name: name}) {
+			names = append(names, state.GetName())
+		}
+	}
+	return names
 }
 
 // wakes is what the watches make of a change.
@@ -112,12 +122,7 @@ func (s *scene) wakes(before, after object) {
 // wakesItself is a change of an object that the machine drives.
 func (s *scene) wakesItself(before, after, obj object) {
 	if before == nil || after == nil || matters(before, after) {
-		s.manager.woken[item{NamespacedName: client.ObjectKeyFromObject(obj)}] = true
-	}
-	if after == nil {
-		for _, state := range s.all(stateKind, "") {
-			s.leaves(state)
-		}
+		s.manager.woken[client.ObjectKeyFromObject(obj)] = true
 	}
 }
 
@@ -132,7 +137,7 @@ func (s *scene) wokenBy(w v1alpha1.Watch, obj object) {
 		if w.Owned && (ref == nil || ref.UID != owner.GetUID()) || w.Name != "" && w.Name != obj.GetName() {
 			continue
 		}
-		s.manager.woken[item{NamespacedName: client.ObjectKeyFromObject(owner)}] = true
+		s.manager.woken[client.ObjectKeyFromObject(owner)] = true
 	}
 }
 
@@ -164,12 +169,8 @@ func (s *scene) pass(i item) {
 	m := s.manager
 	delete(m.woken, i)
 	m.busy[i] = true
-	reconciling := m.Reconcile
-	if i.left {
-		reconciling = m.ReconcileState
-	}
 	s.passes++
-	result, err := reconciling(m.ctx, reconcile.Request{NamespacedName: i.NamespacedName})
+	result, err := m.Reconcile(m.ctx, reconcile.Request{NamespacedName: i})
 	delete(m.busy, i)
 	switch {
 	case m.dead():

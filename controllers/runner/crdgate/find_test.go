@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestGateNeedsOneName(t *testing.T) {
-	run := func(context.Context) error { return nil }
+	run := func(context.Context, *Missing) error { return nil }
 	kind := schema.GroupKind{Group: "example.org", Kind: "Door"}
 	for why, gate := range map[string]*Gate{
 		"it would wait for nothing": {Config: &rest.Config{}, Run: run},

@@ -1,7 +1,5 @@
-// Package crdgate runs a controller exactly while its CRD is there: it starts
-// when the CRD is Established, stops when the CRD goes, starts again when the
-// CRD comes back, and is never there twice. While the CRD serves other versions
-// than the one that the controller needs, something else runs that says so.
+// Package crdgate runs a controller, and starts it anew when its CRD comes, goes, or serves other versions: it is told
+// whether the objects can be watched, and is never there twice.
 //
 // It knows nothing of what the controller does, and it does not judge a CRD
 // beyond its Established condition and the versions that it serves.
@@ -48,15 +46,13 @@ type Gate struct {
 	Kind schema.GroupKind
 	// Config reaches the API server whose CRD is watched.
 	Config *rest.Config
-	// Run is the controller. It blocks until its context is done and has freed
-	// everything it used when it returns (RunController does). It is called once
-	// for each life of the CRD, and again, after a pause that grows from 1 s to
+	// Run is the controller; missing is nil where the objects can be watched, else it says why not. It blocks until its context
+	// is done and has freed everything it used when it returns (RunController does). It is called once
+	// for each life of the CRD and for the time without it, and again, after a pause that grows from 1 s to
 	// 1 min, whenever it returned without having been told to.
-	Run func(context.Context) error
+	Run func(ctx context.Context, missing *Missing) error
 	// Version is the one that Run needs, asked each time; nil is any.
 	Version func() string
-	// Unserved runs in place of Run, and like it, while the CRD does not serve that version. It goes with Version.
-	Unserved func(context.Context, Missing) error
 
 	// seen is nil until Start has looked for the CRD.
 	seen atomic.Pointer[sight]
@@ -67,8 +63,8 @@ type Gate struct {
 // properly; an API server that cannot be reached is waited for. It may be called
 // again after it has returned.
 func (g *Gate) Start(ctx context.Context) error {
-	if (g.CRDName == "") == g.Kind.Empty() || g.Config == nil || g.Run == nil || (g.Version == nil) != (g.Unserved == nil) {
-		return errors.New("crdgate: Config, Run, one of CRDName and Kind, and Unserved with Version are needed: fill in the Gate")
+	if (g.CRDName == "") == g.Kind.Empty() || g.Config == nil || g.Run == nil {
+		return errors.New("crdgate: Config, Run, and one of CRDName and Kind are needed: fill in the Gate")
 	}
 	crds, err := clientset.NewForConfig(g.Config)
 	if err != nil {
@@ -98,9 +94,18 @@ func (g *Gate) Start(ctx context.Context) error {
 	})
 	var watching sync.WaitGroup
 	watching.Go(func() { informer.RunWithContext(ctx) })
+	watching.Go(func() {
+		cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+		lookAgain(nil) // also where there is none
+	})
 	(&loop{
 		run: g.runs, seen: &g.seen, changed: changed, log: logger, running: shared.Running(g.name()), restarts: shared.Restarts(g.name()),
-		want: func() target { return g.wanted(g.find(store.List())) },
+		want: func() target {
+			if !informer.HasSynced() {
+				return target{}
+			}
+			return g.wanted(g.find(store.List()))
+		},
 	}).serve(ctx)
 	watching.Wait()
 	return nil
@@ -114,15 +119,20 @@ func (g *Gate) name() string {
 	return g.Kind.String()
 }
 
-// Missing is a version that a CRD does not serve.
+// Missing is a CRD that is not there, or a version that it does not serve.
 type Missing struct {
 	CRD, Version, Kind string
+	// Absent: the CRD is not there, or not established.
+	Absent bool
 	// Resource is the kind in a version that is served; its Version is empty where there is none.
 	Resource schema.GroupVersionResource
 }
 
 // Error says what is served, and what to do.
 func (m Missing) Error() string {
+	if m.Absent {
+		return fmt.Sprintf("CRD %s is not installed", m.CRD)
+	}
 	serves := "no version"
 	if m.Resource.Version != "" {
 		serves = "only " + m.Resource.Version
@@ -130,8 +140,8 @@ func (m Missing) Error() string {
 	return fmt.Sprintf("CRD %s serves %s, not %s, which this manager needs: its objects are not driven; install a CRD that serves both (kubectl phasegate check crds-installed says how)", m.CRD, serves, m.Version)
 }
 
-// target is what a copy runs for: a CRD, as long as it is the same, and serves the version or does not. The zero value
-// is none.
+// target is what a copy runs for: a CRD, as long as it is the same, and serves the version or does not; or none. Of the zero
+// value nothing is known yet.
 type target struct {
 	uid     types.UID
 	missing Missing // the zero value where the version is served
@@ -139,10 +149,12 @@ type target struct {
 
 func (g *Gate) runs(ctx context.Context, t target) error {
 	if t.missing == (Missing{}) {
-		return g.Run(ctx)
+		return g.Run(ctx, nil)
 	}
-	log.FromContext(ctx).Error(t.missing, "the controller does not run")
-	return g.Unserved(ctx, t.missing)
+	if !t.missing.Absent {
+		log.FromContext(ctx).Error(t.missing, "no object is driven")
+	}
+	return g.Run(ctx, &t.missing)
 }
 
 // wanted is what a controller should be running for.
@@ -151,7 +163,7 @@ func (g *Gate) runs(ctx context.Context, t target) error {
 // that only the controller removes, and without it the CRD would never go.
 func (g *Gate) wanted(crd *apiextensionsv1.CustomResourceDefinition) target {
 	if !established(crd) {
-		return target{}
+		return target{missing: Missing{CRD: g.name(), Absent: true}}
 	}
 	t := target{uid: crd.UID}
 	if g.Version == nil {
@@ -207,9 +219,9 @@ type sight struct{ wanted, running target }
 func (g *Gate) Ready(context.Context) (string, error) {
 	seen := g.seen.Load()
 	switch {
-	case seen == nil:
+	case seen == nil, seen.wanted == target{}:
 		return "not started: only the leader's controllers run", nil
-	case seen.wanted == target{}:
+	case seen.wanted.missing.Absent:
 		return fmt.Sprintf("waits for CRD %s", g.name()), nil
 	case seen.wanted.missing != Missing{}:
 		return "", seen.wanted.missing

@@ -68,7 +68,7 @@ type bench struct {
 	fail int
 }
 
-func (b *bench) run(c *harness.Cluster) func(context.Context) error {
+func (b *bench) run(c *harness.Cluster) func(context.Context, *crdgate.Missing) error {
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		widgets := source.Kind[client.Object](own.GetCache(), widget(""), &handler.EnqueueRequestForObject{})
 		see := reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -83,7 +83,11 @@ func (b *bench) run(c *harness.Cluster) func(context.Context) error {
 		})
 		return controller.Options{Reconciler: see}, []source.Source{widgets}, nil
 	}
-	return func(ctx context.Context) error {
+	return func(ctx context.Context, missing *crdgate.Missing) error {
+		if missing != nil {
+			<-ctx.Done()
+			return nil
+		}
 		defer b.enter()()
 		if b.failing() {
 			return errors.New("broken")

@@ -38,6 +38,10 @@ func newRig(slow bool, failing ...error) *rig {
 	r := &rig{changed: make(chan struct{}, 1), leave: make(chan struct{})}
 	r.loop = &loop{
 		run: func(ctx context.Context, t target) error {
+			if t.missing.Absent {
+				<-ctx.Done()
+				return nil
+			}
 			r.enter(t)
 			defer r.exit()
 			if len(failing) > 0 {
@@ -66,6 +70,9 @@ func (r *rig) wanted() target {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uid, unserved := strings.CutSuffix(string(r.crd), "!")
+	if r.crd == "" {
+		return target{missing: Missing{CRD: "doors.example.org", Absent: true}}
+	}
 	t := target{uid: types.UID(uid)}
 	if unserved {
 		t.missing.Version = "v1"

@@ -32,10 +32,11 @@ func TestWanted(t *testing.T) {
 		return c
 	}
 	missing := func(served string) target {
-		return target{"a", Missing{"doors.example.org", "v1", "Door", schema.GroupVersionResource{Group: "example.org", Version: served, Resource: "doors"}}}
+		return target{"a", Missing{CRD: "doors.example.org", Version: "v1", Kind: "Door", Resource: schema.GroupVersionResource{Group: "example.org", Version: served, Resource: "doors"}}}
 	}
 	beta := apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1beta1", Served: true}
 
+	absent := target{missing: Missing{Absent: true}}
 	v1 := func() string { return "v1" }
 	cases := map[string]struct {
 		why     string
@@ -43,11 +44,11 @@ func TestWanted(t *testing.T) {
 		version func() string
 		want    target
 	}{
-		"absent":          {why: "nothing to watch"},
-		"just created":    {why: "it is not served yet", crd: crd("a")},
+		"absent":          {why: "nothing to watch", want: absent},
+		"just created":    {why: "it is not served yet", crd: crd("a"), want: absent},
 		"established":     {why: "it is served", crd: crd("a", established), want: target{uid: "a"}},
-		"other condition": {why: "accepted names are not yet served", crd: crd("a", condition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue))},
-		"not established": {why: "its names are taken by another CRD", crd: crd("a", condition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse))},
+		"other condition": {why: "accepted names are not yet served", crd: crd("a", condition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue)), want: absent},
+		"not established": {why: "its names are taken by another CRD", crd: crd("a", condition(apiextensionsv1.Established, apiextensionsv1.ConditionFalse)), want: absent},
 		"terminating":     {why: "its objects wait for a finalizer that only the controller removes", crd: terminating, want: target{uid: "a"}},
 		"its version":     {why: "another one beside it changes nothing", crd: serving(beta, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1", Served: true}), version: v1, want: target{uid: "a"}},
 		"another version": {why: "Calico 3.32.0 has v1beta1 only", crd: serving(beta), version: v1, want: missing("v1beta1")},

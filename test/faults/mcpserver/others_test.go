@@ -287,7 +287,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		if len(faulty.Met()) == 0 {
 			return false, 0
 		}
-		recovery := w.clearState(uid)
+		recovery := w.clearState(name, uid)
 		if recovery > cleanUp {
 			w.t.Errorf("the state went after %s, want %s at most", recovery, cleanUp)
 		}
@@ -303,12 +303,12 @@ func TestFinalizerRemoved(t *testing.T) {
 }
 
 // clearState lets a new process look at a state until it is gone, and tells how long that took.
-func (w *world) clearState(uid types.UID) time.Duration {
+func (w *world) clearState(name string, uid types.UID) time.Duration {
 	w.t.Helper()
 	p, begun := w.process(faults.New()), time.Now()
-	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: v1alpha1.MachineStateName(mcpserver.MachineName, uid)}}
+	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}
 	harness.Eventually(w.t, "the state to go", func() error {
-		_, err := p.ReconcileState(w.t.Context(), req)
+		_, err := p.Reconcile(w.t.Context(), req)
 		if w.state(uid) != nil {
 			return errors.Join(err, errors.New("it is still there"))
 		}

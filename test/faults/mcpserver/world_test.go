@@ -32,6 +32,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/report"
@@ -150,7 +151,8 @@ func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*server] {
 		w.t.Fatal(err)
 	}
 	return &runner.Reconciler[*server]{
-		Shape: w.shape, Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
+		States: runnertest.States(w.Client, mcpserver.MachineName),
+		Shape:  w.shape, Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
 		Program: mcpserver.Program(c, mcpserver.Settings{ProxyImage: "proxy:test"}),
 		Clock:   w.clock, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 	}

@@ -26,6 +26,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
@@ -120,7 +121,7 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 			RequestTimeout: time.Millisecond,
 			Registry:       w.Registry, CalicoNamespace: setup.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
 		Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
-		Shape: w.shape,
+		Shape: w.shape, States: runnertest.States(w.Client, datastoremigration.MachineName),
 	}
 }
 

@@ -200,7 +200,7 @@ func (w *world) run(machine *machinestore.Handle, rules ...*faults.Rule) {
 		runner.NewMetrics(prometheus.NewRegistry()))
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- gate.Objects.Run(ctx) }()
+	go func() { ended <- gate.Gate.Run(ctx, nil) }()
 	w.t.Cleanup(func() {
 		end()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
