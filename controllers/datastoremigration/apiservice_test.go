@@ -168,6 +168,7 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 			state := &v1alpha1.MachineState{Spec: v1alpha1.MachineStateSpec{Machine: MachineName, Object: v1alpha1.ObjectReference{
 				APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration", Name: "to-v3", UID: "u"}}}
 			state.Name = v1alpha1.MachineStateName(MachineName, "u")
+			state.Labels = map[string]string{v1alpha1.MachineLabel: MachineName}
 			state.Status.Phase, state.Status.Held = "Migrating", v1alpha1.Held("apiService")
 			state.Status.Saved = map[string]v1alpha1.SavedText{savedAPIServiceKey: v1alpha1.SavedText(saved)}
 			crds := v3Service("")

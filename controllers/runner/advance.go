@@ -81,7 +81,7 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 		return 0, err
 	}
 	p.spec = specOf(p.machine.Name(), p.machine.For(), obj)
-	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
+	if aside, err := r.yield(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
 		return aside, err
 	}
 	r.track(p.machine, p.work)

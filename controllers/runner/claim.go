@@ -100,9 +100,9 @@ func (r *Reconciler[T]) holderOf(ctx context.Context, manager string) (holder, e
 	return known, nil
 }
 
-// standAside is how long the pass leaves an object to the manager of another installation; before anything is done in
+// yield is how long the pass leaves an object to the manager of another installation; before anything is done in
 // the name of a state, that state says that it is ours.
-func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtime.Object) (time.Duration, error) {
+func (r *Reconciler[T]) yield(ctx context.Context, p *pass[T], about runtime.Object) (time.Duration, error) {
 	ours := r.Manager
 	if p.state == nil || ours == "" || p.state.Status.Manager == ours {
 		r.told.drop(client.ObjectKeyFromObject(p.stored))
@@ -117,7 +117,7 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 	}
 	next := p.state.DeepCopy()
 	next.Status.Manager = ours
-	if err := p.insist(ctx, next); err != nil {
+	if err := p.writeWithRetry(ctx, next); err != nil {
 		return 0, err
 	}
 	if owner != "" {

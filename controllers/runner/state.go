@@ -188,7 +188,7 @@ func (p *pass[T]) store(ctx context.Context) error {
 }
 
 func (p *pass[T]) storeState(ctx context.Context, next *v1alpha1.MachineState) error {
-	if err := p.insist(ctx, next); err != nil {
+	if err := p.writeWithRetry(ctx, next); err != nil {
 		return err
 	}
 	if p.state.DeletionTimestamp != nil && len(p.state.Finalizers) == 0 {
@@ -197,7 +197,7 @@ func (p *pass[T]) storeState(ctx context.Context, next *v1alpha1.MachineState) e
 		p.state = nil
 		fresh := newState(p.spec)
 		fresh.Status, fresh.Finalizers = next.Status, next.Finalizers
-		if err := p.insist(ctx, fresh); err != nil {
+		if err := p.writeWithRetry(ctx, fresh); err != nil {
 			return err
 		}
 	}
@@ -221,10 +221,10 @@ func equalAsJSON(a, b any) bool {
 	return errLeft == nil && errRight == nil && string(left) == string(right)
 }
 
-// insist sends the state until it is known whether it is stored. To leave that to the next
+// writeWithRetry sends the state until it is known whether it is stored. To leave that to the next
 // pass would do the step again, which under a lock is time that the cluster waits. The
 // error of a write by another manager is errMoved.
-func (p *pass[T]) insist(ctx context.Context, next *v1alpha1.MachineState) error {
+func (p *pass[T]) writeWithRetry(ctx context.Context, next *v1alpha1.MachineState) error {
 	var failure error
 	err := wait.ExponentialBackoffWithContext(ctx, statusTries, func(ctx context.Context) (bool, error) {
 		if failure = p.sendState(ctx, next); failure == nil {
