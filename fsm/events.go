@@ -140,27 +140,6 @@ func enterState(ctx context.Context, e *looplab.Event) {
 	r.commit(took)
 }
 
-// Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
-// machine refuses the event. The error is that of do: the run is to be thrown away then.
-func (r *Run) Apply(ctx context.Context, do Do) error {
-	if r.acting == nil {
-		return nil
-	}
-	f := &firing{step: r.acting, do: do}
-	err := r.fire(ctx, f.step.Step, f)
-	switch {
-	case f.dropped != nil:
-		r.acting = nil
-		return f.dropped
-	case f.called && (err == nil || f.outcome.Err != nil):
-		r.done(ctx, f.outcome)
-	default:
-		r.acting = nil
-		r.next = r.refuse(err)
-	}
-	return nil
-}
-
 // take fires an event that leads on. What it comes to is a Commit, or the machine stands still.
 func (r *Run) take(ctx context.Context, event string, f firing) *Decision {
 	if err := r.fire(ctx, event, &f); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/cel-go/common/types/ref"
 
@@ -71,33 +70,6 @@ func notNow(*expr.Expr) (ref.Val, error) { return nil, errNotNow }
 
 func successor(names map[string]string, old string) string { return cmp.Or(names[old], old) }
 
-// Adopts is an error where an object cannot go on with this machine: its phase is not known
-// here, or something that it holds cannot be released. The status is one that any
-// revision has stored.
-func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
-	r := m.Run(st, Observation{Now: time.Now})
-	u := m.def.Spec.Upgrade
-	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
-		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)
-	}
-	for _, h := range r.st.Held {
-		if _, _, err := m.release(h, notNow); err != nil && !errors.Is(err, errNotNow) {
-			return err
-		}
-	}
-	return nil
-}
-
-// Resumed is where an object goes on with this machine, of a status that any revision has
-// stored. One that cannot go on stays in its phase.
-func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
-	r := m.Run(st, Observation{Now: time.Now})
-	if st.Phase != "" && r.phase() == nil {
-		r.unknownPhase(context.Background())
-	}
-	return r.Status()
-}
-
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
 func (r *Run) unknownPhase(ctx context.Context) *Decision {
@@ -157,4 +129,16 @@ func (vs *values) holds(ctx context.Context, effects []string) error {
 // lost tells that the object may hold something, and nothing is stored of it.
 func (s *state) lost() bool {
 	return s.st.Phase == "" && s.input.Finalizer && len(s.m.prog.Effects) > 0
+}
+
+// rename goes on with a visit under the name that the phase has in this revision: its entry
+// time and its deadline go on, and what its steps have made is found again.
+func (s *state) rename(to, reason string) *v1alpha1.Transition {
+	took := s.note(v1alpha1.Transition{From: s.st.Phase, To: to, At: s.now(), Reason: program.Word(reason)})
+	if s.st.EnteredAs = cmp.Or(s.st.EnteredAs, s.st.Phase); s.st.EnteredAs == to {
+		s.st.EnteredAs = ""
+	}
+	s.arrive(to)
+	s.goOn()
+	return took
 }

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -30,17 +29,6 @@ func (s *state) now() metav1.MicroTime {
 	return metav1.NewMicroTime(s.input.Now().Truncate(time.Microsecond))
 }
 
-// Status is what is to be stored now.
-func (s *state) Status() v1alpha1.MachineStatus {
-	st := *s.st.DeepCopy()
-	st.Name, st.Revision = s.m.def.Metadata.Name, s.m.def.Revision
-	if p := s.phase(); p != nil { // else a later revision may have it again
-		st.PhaseRevision = p.Revision
-	}
-	st.OnDelete = s.onDelete()
-	return st
-}
-
 // begun tells whether the steps have been, which come after the preconditions.
 func (s *state) begun() bool { return s.st.StepIndex > 0 || s.st.Step != "" || len(s.st.Held) > 0 }
 
@@ -61,18 +49,6 @@ func (s *state) enter(to, reason, message string) *v1alpha1.Transition {
 	return took
 }
 
-// rename goes on with a visit under the name that the phase has in this revision: its entry
-// time and its deadline go on, and what its steps have made is found again.
-func (s *state) rename(to, reason string) *v1alpha1.Transition {
-	took := s.note(v1alpha1.Transition{From: s.st.Phase, To: to, At: s.now(), Reason: program.Word(reason)})
-	if s.st.EnteredAs = cmp.Or(s.st.EnteredAs, s.st.Phase); s.st.EnteredAs == to {
-		s.st.EnteredAs = ""
-	}
-	s.arrive(to)
-	s.goOn()
-	return took
-}
-
 func (s *state) note(t v1alpha1.Transition) *v1alpha1.Transition {
 	if s.st.EnteredAt != nil {
 		t.Took = metav1.Duration{Duration: t.At.Sub(s.st.EnteredAt.Time).Round(time.Millisecond)}
@@ -87,4 +63,11 @@ func (s *state) arrive(to string) {
 	p := s.m.prog.Phases[to]
 	s.st.Phase, s.st.Blocked, s.st.Deadline = to, nil, deadlineOf(p, s.st.EnteredAt)
 	s.st.Held = slices.DeleteFunc(s.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
+}
+
+func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
+	if p.TimeoutAfter == 0 || since == nil {
+		return nil
+	}
+	return new(metav1.NewMicroTime(since.Add(p.TimeoutAfter)))
 }

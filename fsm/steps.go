@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -55,58 +54,6 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		return r.hold(ctx, s, p)
 	}
 	return r.call(ctx, s, p)
-}
-
-// call asks for the action of a step. Where it is about an effect that is held, what its
-// parameters read is what they read when the effect was taken.
-func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	fixed, err := r.fixed(s)
-	var with expr.Params
-	if err == nil {
-		with, err = s.Bound.Params(r.value(ctx), fixed)
-	}
-	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
-	}
-	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, External: s.Bound.Spec.External}, s)
-}
-
-// act asks for an action, once it is due.
-func (r *Run) act(d *Decision, s *program.Step) *Decision {
-	r.began = r.input.Now()
-	if d.External {
-		if early := r.notDue(s); early != nil {
-			return early
-		}
-		d.Due = new(r.began.Add(cmp.Or(s.PollEvery, defaultPoll)))
-	}
-	r.acting = d
-	return d
-}
-
-// Asks tells whether the action that runs would be asked for in the same way of the object as it is by
-// now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Apply calls it.
-func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) bool {
-	if r.acting == nil {
-		return false
-	}
-	s := &r.phase().StepList[r.st.StepIndex]
-	if s.Undo != "" {
-		return true // by what is on record
-	}
-	before, now := *r, *r
-	before.input.Now = func() time.Time { return r.began }
-	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
-	if !now.truth(ctx, s.IfExpr).open {
-		return false
-	}
-	fixed, err := r.fixed(s)
-	if err != nil {
-		return false
-	}
-	asked, errBefore := s.Bound.Params(before.value(ctx), fixed)
-	asks, errNow := s.Bound.Params(now.value(ctx), fixed)
-	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
 // done takes the outcome of the action that Decide asked for.
@@ -169,4 +116,25 @@ func (r *Run) advance() {
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false
 	}
+}
+
+// Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
+// machine refuses the event. The error is that of do: the run is to be thrown away then.
+func (r *Run) Apply(ctx context.Context, do Do) error {
+	if r.acting == nil {
+		return nil
+	}
+	f := &firing{step: r.acting, do: do}
+	err := r.fire(ctx, f.step.Step, f)
+	switch {
+	case f.dropped != nil:
+		r.acting = nil
+		return f.dropped
+	case f.called && (err == nil || f.outcome.Err != nil):
+		r.done(ctx, f.outcome)
+	default:
+		r.acting = nil
+		r.next = r.refuse(err)
+	}
+	return nil
 }

@@ -250,3 +250,14 @@ func (m *Machine) undoes(phase string) bool {
 	p := m.prog.Phases[phase]
 	return p != nil && slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Undo != "" })
 }
+
+// Status is what is to be stored now.
+func (s *state) Status() v1alpha1.MachineStatus {
+	st := *s.st.DeepCopy()
+	st.Name, st.Revision = s.m.def.Metadata.Name, s.m.def.Revision
+	if p := s.phase(); p != nil { // else a later revision may have it again
+		st.PhaseRevision = p.Revision
+	}
+	st.OnDelete = s.onDelete()
+	return st
+}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -121,4 +123,48 @@ func (vs *values) recordRequests(ctx context.Context, guard *expr.Expr) {
 func (vs *values) pending(ctx context.Context, name string) bool {
 	m, ok := vs.activation(ctx).requestValue(name).(traits.Mapper)
 	return ok && m.Get(types.String("pending")) == types.True
+}
+
+// requestValue is {pending, token, params} of a one-shot request.
+func (s activation) requestValue(name string) ref.Val {
+	q := s.m.prog.Requests[name]
+	if q == nil {
+		return nil
+	}
+	token, err := s.values.token(s.ctx, q)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	params := map[string]any{}
+	for p, e := range q.ParamExprs {
+		params[p] = s.valueOrError(s.ctx, e)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": s.isNew(s.ctx, q, token), "token": token, "params": params})
+}
+
+// token is the text that tells one request from the next, as far as the status
+// can hold it; null is no request.
+func (vs *values) token(ctx context.Context, q *program.Request) (string, error) {
+	text, err := vs.textOf(ctx, q.TokenExpr)
+	if err != nil {
+		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
+	}
+	return expr.Clip(text, v1alpha1.TokenLimit), nil
+}
+
+// textOf is the text that an expression comes to; null and no expression are none.
+func (vs *values) textOf(ctx context.Context, e *expr.Expr) (string, error) {
+	if e == nil {
+		return "", nil
+	}
+	switch v := vs.valueOrError(ctx, e).(type) {
+	case types.String:
+		return string(v), nil
+	case types.Null:
+		return "", nil
+	case *types.Err:
+		return "", v
+	default:
+		return "", fmt.Errorf("%s is no text", expr.Clip(expr.Show(v), 120))
+	}
 }
