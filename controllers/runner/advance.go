@@ -3,10 +3,16 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -119,4 +125,137 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 		return err
 	}
 	return dropState(ctx, r.Client, p.state)
+}
+
+// record shows on the object which requests were acted on last. The status is the
+// truth; the annotations follow it in the pass after the transition, so that a
+// crash in between leaves nothing out.
+func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
+	records := p.machine.Records(p.work.MachineStatus())
+	maps.DeleteFunc(records, func(name, token string) bool { return p.stored.GetAnnotations()[name] == token })
+	if len(records) == 0 {
+		return nil
+	}
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) {
+		o.SetAnnotations(labels.Merge(o.GetAnnotations(), records))
+	})
+	p.adoptMetadata()
+	return err
+}
+
+// commit makes the state of a run durable, and tells what is durable then.
+func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) error {
+	before := ""
+	if p.state != nil {
+		before = p.state.Status.Revision
+	}
+	return p.write(ctx, run, cmd, func() {
+		if now := p.machine.Revision(); before != "" && before != now {
+			log.FromContext(ctx).Info("another revision took over", "before", before, "revision", now)
+			tell(r.Recorder, p.about(), corev1.EventTypeNormal, "MachineReloaded", "Reload",
+				fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
+		}
+		if cmd.Transition != nil {
+			r.announce(ctx, p.machine, p.about(), cmd.Transition)
+		}
+	})
+}
+
+func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Observation {
+	read := p.stored // what this pass writes does not change it
+	state := p.state
+	return fsm.Observation{
+		Self: func() (map[string]any, error) {
+			self, err := selfOf(read, state)
+			if err != nil {
+				return nil, fmt.Errorf("read %s as data: %w", read.GetName(), err)
+			}
+			return self, nil
+		},
+		Deleting:   !read.GetDeletionTimestamp().IsZero(),
+		Finalizer:  controllerutil.ContainsFinalizer(read, p.finalizer()),
+		Gone:       p.gone,
+		Generation: read.GetGeneration(),
+		Observed:   p.observed,
+		Message:    shownMessage(read),
+		Due:        r.due.of(read),
+		Now:        r.Clock.Now,
+		Random:     r.Random,
+		Guard: func(name string) (bool, string, error) {
+			return r.Program.Guards[name].Open(ctx, p.machine, p.work)
+		},
+	}
+}
+
+// observed is the generation that the status is about. Every write of the status says it
+// with the condition Ready.
+func observed[T Object[T]](obj T) int64 {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.ObservedGeneration
+	}
+	return 0
+}
+
+// shownMessage is what the last pass said that it waits for: the state does not hold it.
+func shownMessage[T Object[T]](obj T) string {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.Message
+	}
+	return ""
+}
+
+// step fires the event of a step, which calls its action. The first of several
+// errors in a row is told, unless it leads to another phase: that transition
+// tells it.
+func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) error {
+	before := run.Status()
+	var outcome fsm.Result
+	err := run.Apply(ctx, func(ctx context.Context, cmd fsm.Decision) (_ fsm.Result, err error) {
+		outcome, err = r.act(ctx, p, before, cmd)
+		return outcome, err
+	})
+	if err != nil {
+		return err
+	}
+	first := before.Attempts == 0
+	if first && outcome.Err != nil && outcome.Class != "" && run.Decide(ctx).Transition == nil {
+		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
+	}
+	return nil
+}
+
+// act runs one action, which sees the machine as it is now, written or not. Its context
+// ends early when the object does not ask for it any more, by a deletion above all; errMoved
+// is returned then.
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Decision) (outcome fsm.Result, err error) {
+	ctx, span := r.startStep(ctx, cmd)
+	defer func() { endStep(span, outcome, err) }()
+	acting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
+	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, StepID: cmd.StepID, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+	*scope.Object.MachineStatus() = now
+	if cmd.External {
+		r.due.keep(p.stored, cmd.Due)
+	}
+	ended := p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
+
+	began := r.Clock.Now()
+	outputs, failure := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
+	moved := errors.Is(context.Cause(acting), errMoved) || errors.Is(failure, errMoved)
+	cancel(nil)
+	ended()
+	took := r.Clock.Since(began)
+	if moved {
+		return fsm.Result{}, errMoved
+	}
+	if ctx.Err() != nil { // shutting down: nothing that was not written counts
+		return fsm.Result{}, ctx.Err()
+	}
+	outcome = outcomeOf(outputs, r.withMissing(ctx, p, failure))
+	r.Metrics.Did(p.machine, cmd.Action, took, outcome)
+	if outcome.Err != nil && outcome.Class != "" {
+		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
+	}
+	return outcome, nil
 }

@@ -1,76 +1,21 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // Managers of one installation share a lease. Two installations do not know of each other, and would undo each other's
 // work: the fence of one refuses the account of the other. So a state says which one drives its object, by the name of
 // the lease. That one keeps it for as long as anybody renews the lease. Then the next one that looks takes it over, so
 // that an installation under another name goes on where the last one stopped. Both say so.
-
-const (
-	// asideFor is how long an installation leaves an object alone that another one drives.
-	asideFor = 5 * time.Minute
-	// askHolder is how long an answer about a lease is used: many objects have the same holder.
-	askHolder = 10 * time.Second
-	// patience is how often the duration of a lease nobody renews it until its holder is gone. No clock is compared with
-	// another one.
-	patience = 2
-)
-
-// holders are the managers of other installations whose objects were met. The zero value is ready.
-type holders struct {
-	mu  sync.Mutex
-	all map[string]holder
-}
-
-// holder is what was seen of the lease of another installation.
-type holder struct {
-	// version of the lease, and since when it is that.
-	version string
-	since   time.Time
-	asked   time.Time
-	// renewed: it was another one before, so that somebody is there. gone: nobody is.
-	renewed, gone bool
-	// lasts is how long it must not change for nobody to be there.
-	lasts time.Duration
-}
-
-// look is what is known after a look at the lease; nil is none.
-func (h holder) look(lease *coordinationv1.Lease, now time.Time) holder {
-	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return holder{asked: now, gone: true}
-	}
-	if lease.ResourceVersion != h.version {
-		h = holder{version: lease.ResourceVersion, since: now, renewed: h.version != "" || h.renewed}
-	}
-	h.asked, h.lasts = now, patience*time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 15))*time.Second
-	h.gone = now.Sub(h.since) >= h.lasts
-	return h
-}
-
-// again is how soon it is worth while to look again.
-func (h holder) again() time.Duration {
-	if h.renewed {
-		return asideFor
-	}
-	return max(h.lasts, askHolder)
-}
 
 // holderOf looks at the lease of another installation. Where it cannot be read, somebody may hold it.
 func (r *Reconciler[T]) holderOf(ctx context.Context, manager string) (holder, error) {
@@ -142,9 +87,4 @@ func (r *Reconciler[T]) leave(ctx context.Context, p *pass[T], about runtime.Obj
 	r.told.keep(p.stored, &note)
 	log.FromContext(ctx).Info(note)
 	tell(r.Recorder, about, corev1.EventTypeWarning, "AnotherManager", "Claim", note)
-}
-
-// claimState says in a state that is about to be written whose it is.
-func (p *pass[T]) claimState(next *v1alpha1.MachineState) {
-	next.Status.Manager = cmp.Or(p.by.Manager, next.Status.Manager)
 }

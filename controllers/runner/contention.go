@@ -34,17 +34,6 @@ const (
 	calmAfter = 10 * time.Minute
 )
 
-// contended is what is known of an object whose status others write.
-type contended struct {
-	// asked is what people ask for, as of the last answer.
-	asked *metav1.PartialObjectMetadata
-	// theirs is what others own of the status since the last answer.
-	theirs []metav1.ManagedFieldsEntry
-	// answers to writes of others, and until when there is no other one.
-	answers int
-	until   time.Time
-}
-
 // leftAlone is how long an object is left to another controller.
 func (r *Reconciler[T]) leftAlone(obj T, state *v1alpha1.MachineState) time.Duration {
 	c, now := r.contention.of(obj), r.Clock.Now()

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -197,3 +200,21 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // Ready says for a probe what the controller does, and is an error while it should drive objects and does not.
 func (c *Controller) Ready(ctx context.Context) (string, error) { return c.Gate.Ready(ctx) }
+
+// installed tells whether there is a CRD of the kind.
+func (d *Driver[T]) installed(crds clientset.Interface) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		options := metav1.ListOptions{}
+		if d.CRDName != "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.CRDName).String()
+		}
+		list, err := crds.ApiextensionsV1().CustomResourceDefinitions().List(ctx, options)
+		if err != nil {
+			return false, fmt.Errorf("look for the CRD: %w", err)
+		}
+		kind := d.kind()
+		return slices.ContainsFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
+			return crd.Spec.Group == kind.Group && crd.Spec.Names.Kind == kind.Kind
+		}), nil
+	}
+}

@@ -127,3 +127,21 @@ func (t *PodEventSource) Start(ctx context.Context) error {
 		}
 	}
 }
+
+// announce tells a transition once it is durable.
+func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, about runtime.Object, t *v1alpha1.Transition) {
+	r.Metrics.Took(machine, t)
+	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s → %s", t.From, t.To)
+	if t.From == "" {
+		note = "started in " + t.To
+	}
+	if t.Took.Duration > 0 {
+		note += fmt.Sprintf(" after %s", t.Took.Duration)
+	}
+	if t.Message != "" {
+		kind, note = corev1.EventTypeWarning, note+": "+t.Message
+	}
+	traceTransition(ctx, t)
+	log.FromContext(ctx).Info("transition", "from", t.From, "to", t.To, "reason", t.Reason, "took", t.Took.Duration, "message", t.Message)
+	tell(r.Recorder, about, kind, t.Reason, "Transition", note)
+}

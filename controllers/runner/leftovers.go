@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,22 +123,4 @@ func (r *Reconciler[T]) exists(ctx context.Context, state *v1alpha1.MachineState
 		return false, fmt.Errorf("look for the object of MachineState %s: %w", state.Name, errors.Join(err, asking))
 	}
 	return false, nil
-}
-
-// installed tells whether there is a CRD of the kind.
-func (d *Driver[T]) installed(crds clientset.Interface) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
-		options := metav1.ListOptions{}
-		if d.CRDName != "" {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.CRDName).String()
-		}
-		list, err := crds.ApiextensionsV1().CustomResourceDefinitions().List(ctx, options)
-		if err != nil {
-			return false, fmt.Errorf("look for the CRD: %w", err)
-		}
-		kind := d.kind()
-		return slices.ContainsFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
-			return crd.Spec.Group == kind.Group && crd.Spec.Names.Kind == kind.Kind
-		}), nil
-	}
 }

@@ -1,7 +1,10 @@
 package runner
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // forRunner is who needs what no action and no guard does, as Need.For has it.
@@ -95,4 +99,50 @@ func (p *Program[T]) accessOf(call fsm.Call) []rbac.Access {
 		return access(call.With)
 	}
 	return nil
+}
+
+// selectorOf is that of the labels of all objects that a watch is about.
+func (p *Program[T]) selectorOf(machine *fsm.Machine, w v1alpha1.Watch) string {
+	if !w.Owned {
+		return ""
+	}
+	for _, call := range machine.Calls() {
+		for _, access := range p.accessOf(call) {
+			if access.Kind == "" || access.Kind == w.Kind {
+				return "" // it bears what labels the file says
+			}
+		}
+	}
+	return p.Made
+}
+
+// withMissing adds to the error of an action for want of a right all rights that the machine
+// lacks: granted one by one, they would be met phase by phase.
+func (r *Reconciler[T]) withMissing(ctx context.Context, p *pass[T], err error) error {
+	if err == nil || !apierrors.NotAllowed(err) {
+		return err
+	}
+	namespace := p.stored.GetNamespace()
+	text, failed := r.missing.remember(ctx, [2]string{namespace, p.machine.Revision()}, r.Clock.Now(), func(ctx context.Context) (string, error) {
+		needs := r.Program.needsOfCalls(p.machine, rbac.Served(r.Client.RESTMapper()))
+		for i := range needs {
+			if needs[i].Namespace == "" {
+				needs[i].Namespace = namespace // a role there is enough
+			}
+		}
+		missing, err := rbac.Missing(ctx, r.Client, needs)
+		return inWords(missing), err
+	})
+	if failed != nil || text == "" {
+		return err // what is known is said
+	}
+	return fmt.Errorf("%w; in all, the manager lacks for machine %s: %s; kubectl phasegate scaffold --only=rbac prints the role", err, p.machine.Name(), text)
+}
+
+func inWords(missing []rbac.Need) string {
+	var parts []string
+	for _, n := range rbac.ByTarget(missing) {
+		parts = append(parts, fmt.Sprintf("%s (for %s)", n, strings.Join(n.For, ", ")))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"sync"
-	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,50 +20,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
-
-// pass is the notebook of one reconcile.
-type pass[T Object[T]] struct {
-	by *Reconciler[T]
-	// key names what the pass is about in its queue.
-	key     types.NamespacedName
-	machine *fsm.Machine
-	// run is that of this pass.
-	run *fsm.Run
-	// shape is what the CRD keeps of a status; nil: everything.
-	shape *Shape
-	// once: it is that of Once. The status itself is what actions see, and nothing is measured.
-	once bool
-	// gone: there is no object, only a state that holds something.
-	gone bool
-
-	// sending guards state, saved and stored, and is held during requests: progress is
-	// written while an action runs. Take it before mu, never after.
-	sending sync.Mutex
-	// state is the truth, as the API server has it; nil: nothing is stored. spec is what it
-	// is about.
-	state *v1alpha1.MachineState
-	spec  v1alpha1.MachineStateSpec
-	saved map[string]v1alpha1.SavedText
-	// stored is the object as the API server has it, whose status is a view of the state.
-	// A write replaces it.
-	stored T
-	// behind: the view does not show all that is stored or reported. shownAt is when it was written last, or the
-	// pass began.
-	behind  bool
-	shownAt time.Time
-	// observed is the generation that what is stored is about; 0: not known.
-	observed int64
-
-	// mu guards work and is never held during a request: an action that reports
-	// does not wait for the API server.
-	mu sync.Mutex
-	// work is the object as it should be: the state, and what this pass has not written yet.
-	work T
-	// reported: work has something for people that no write has shown yet.
-	reported bool
-	// settled: work is what a run says, not what was read.
-	settled bool
-}
 
 // begin takes up an object and its state, as they were read.
 func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {

@@ -10,7 +10,10 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -107,21 +110,6 @@ type Program[T Object[T]] struct {
 	Gone func(key types.NamespacedName)
 }
 
-// selectorOf is that of the labels of all objects that a watch is about.
-func (p *Program[T]) selectorOf(machine *fsm.Machine, w v1alpha1.Watch) string {
-	if !w.Owned {
-		return ""
-	}
-	for _, call := range machine.Calls() {
-		for _, access := range p.accessOf(call) {
-			if access.Kind == "" || access.Kind == w.Kind {
-				return "" // it bears what labels the file says
-			}
-		}
-	}
-	return p.Made
-}
-
 // Bindings are the names of the program, for fsm.Bind. One without a function is none of them: a machine file that
 // names it is refused, and nothing that is nil is ever called.
 func (p *Program[T]) Bindings() fsm.Bindings {
@@ -137,4 +125,32 @@ func (p *Program[T]) Bindings() fsm.Bindings {
 		}
 	}
 	return b
+}
+
+// Reference is a kind of objects that specs name, each in the namespace of its own object.
+type Reference[T Object[T]] struct {
+	APIVersion, Kind string
+	// Names are those that the spec of an object names.
+	Names func(T) []string
+	// Read is what actions read of a named object besides its spec: no other change of its status or metadata wakes
+	// anybody.
+	Read func(*unstructured.Unstructured) string
+}
+
+// Scope is what an action may use. It is gone when the action returns.
+type Scope[T Object[T]] struct {
+	// Object as it is when the action begins, for reading: with what this pass has
+	// reported and with its machine's state, of which all is written but what was released
+	// or finished since. Changes go through Report.
+	Object T
+	// Machine is the one of this pass.
+	Machine *fsm.Machine
+	// StepID is fsm.Decision.StepID: the same for every call of the step, and for no other one.
+	StepID string
+	// With are the step's parameters.
+	With  fsm.Params
+	Clock clock.Clock
+
+	pass     *pass[T]
+	recorder events.EventRecorder
 }

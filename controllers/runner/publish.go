@@ -3,21 +3,12 @@ package runner
 import (
 	"context"
 	"errors"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
-
-// errMoved says that an action is not the one any more that the object needs: it is being deleted,
-// its spec has changed, or another manager drives it. Whatever was decided from the older one is dropped.
-var errMoved = errors.New("the object changed while the action ran")
-
-// publishEvery bounds how often progress is written, and how late a deletion is
-// noticed during a long action.
-const publishEvery = time.Second
 
 // asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
 // and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep

@@ -9,16 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Reference is a kind of objects that specs name, each in the namespace of its own object.
-type Reference[T Object[T]] struct {
-	APIVersion, Kind string
-	// Names are those that the spec of an object names.
-	Names func(T) []string
-	// Read is what actions read of a named object besides its spec: no other change of its status or metadata wakes
-	// anybody.
-	Read func(*unstructured.Unstructured) string
-}
-
 // references are which objects name which others, as the last pass over each has read it. A spec that nobody has
 // read yet needs no entry: the pass that it waits for reads what it names.
 type references struct {

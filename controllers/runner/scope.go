@@ -5,30 +5,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
 )
-
-// Scope is what an action may use. It is gone when the action returns.
-type Scope[T Object[T]] struct {
-	// Object as it is when the action begins, for reading: with what this pass has
-	// reported and with its machine's state, of which all is written but what was released
-	// or finished since. Changes go through Report.
-	Object T
-	// Machine is the one of this pass.
-	Machine *fsm.Machine
-	// StepID is fsm.Decision.StepID: the same for every call of the step, and for no other one.
-	StepID string
-	// With are the step's parameters.
-	With  fsm.Params
-	Clock clock.Clock
-
-	pass     *pass[T]
-	recorder events.EventRecorder
-}
 
 // Report changes the kind's own status fields. It costs no request: what was
 // reported is written at most once a second while the action runs, and with the

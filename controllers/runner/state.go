@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -304,4 +305,9 @@ func synthetic[T Object[T]](empty func() T, state *v1alpha1.MachineState, at met
 	obj.SetCreationTimestamp(state.CreationTimestamp)
 	obj.SetDeletionTimestamp(&at)
 	return obj
+}
+
+// claimState says in a state that is about to be written whose it is.
+func (p *pass[T]) claimState(next *v1alpha1.MachineState) {
+	next.Status.Manager = cmp.Or(p.by.Manager, next.Status.Manager)
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -71,8 +70,6 @@ type waker struct {
 	spread spread
 	ended  sync.WaitGroup
 }
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // Start does not block. It is called once; wait returns after ctx is done.
 func (w *waker) Start(ctx context.Context, q queue) error {
@@ -369,13 +366,4 @@ func (i *informers) wakeAll() {
 	if i.owners != nil {
 		i.wake(i.owners.keys())
 	}
-}
-
-// metadataOf is nil for what is not an object.
-func metadataOf(obj any) *metav1.PartialObjectMetadata {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	m, _ := obj.(*metav1.PartialObjectMetadata)
-	return m
 }

@@ -3,6 +3,8 @@ package runner
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -50,4 +52,15 @@ func enqueue(q queue, m *metav1.PartialObjectMetadata) {
 		return
 	}
 	q.Add(request)
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// metadataOf is nil for what is not an object.
+func metadataOf(obj any) *metav1.PartialObjectMetadata {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	m, _ := obj.(*metav1.PartialObjectMetadata)
+	return m
 }
