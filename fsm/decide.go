@@ -50,15 +50,6 @@ func (r *Run) Decide(ctx context.Context) Decision {
 	return r.decided(d)
 }
 
-// decided adds to a decision that ends the run what the driver has to remember.
-func (r *Run) decided(d *Decision) Decision {
-	r.next = d
-	if !r.due.IsZero() || r.st.NotBefore != nil && r.st.Attempts == 0 {
-		d.Due = &r.due
-	}
-	return *d
-}
-
 func (r *Run) decide(ctx context.Context) *Decision {
 	p := r.phase()
 	switch {

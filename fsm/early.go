@@ -34,16 +34,6 @@ func (r *Run) stay(until time.Time, message string) *Decision {
 	return d
 }
 
-// bypassing tells that a step is tried before its time.
-func (r *Run) bypassing() bool { return r.BypassesBackoff() && r.backingOff() }
-
-// BypassesBackoff tells that a step that failed is tried at any moment: it was edited, or the phase waits for a
-// person, who may have corrected what it failed for, and no number of errors leads out of it.
-func (r *Run) BypassesBackoff() bool {
-	p := r.phase()
-	return r.edited || p != nil && p.Kind == v1alpha1.PhaseWaiting && !p.External
-}
-
 // Postpone is for a driver that cannot make the call now that Decide has asked for, in place of Apply. It counts as not
 // made: what was done before it is kept, and the step is due as soon as the driver looks again, after the time at the latest.
 func (r *Run) Postpone(after time.Duration) Decision {

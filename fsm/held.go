@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -87,28 +86,4 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.BoundRelease.Use, m.def.Revision, err)
 	}
 	return e.BoundRelease.Use, recorded, nil
-}
-
-// fixed are the parameters that the action of a step has from the ledger: of two entries
-// of one name, from the newest.
-func (s *state) fixed(step *program.Step) (expr.Params, error) {
-	for _, h := range slices.Backward(s.st.Held) {
-		switch h.Name {
-		case step.Acquires:
-			return decodeParams(h.Acquired)
-		case step.Releases:
-			return decodeParams(h.With)
-		}
-	}
-	return nil, nil
-}
-
-// removeHeld takes what was released off the ledger: the newest of its name.
-func (s *state) removeHeld(effect string) {
-	for i, h := range slices.Backward(s.st.Held) {
-		if h.Name == effect {
-			s.st.Held = slices.Delete(s.st.Held, i, i+1)
-			return
-		}
-	}
 }

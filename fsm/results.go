@@ -1,12 +1,9 @@
 package fsm
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
@@ -103,29 +100,4 @@ func decodeResult(stored string) map[string]any {
 		return nil // an unreadable result only repeats the steps that made it
 	}
 	return result
-}
-
-func encodeParams(with expr.Params) (string, error) { return encode("parameters", with) }
-
-// encode is values as JSON; nothing is an empty text.
-func encode(what string, values map[string]any) (string, error) {
-	if len(values) == 0 {
-		return "", nil
-	}
-	raw, err := json.Marshal(values)
-	if err != nil {
-		return "", fmt.Errorf("%s are no plain values: %w", what, err)
-	}
-	return string(raw), nil
-}
-
-func decodeParams(text string) (expr.Params, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var with expr.Params
-	if err := utiljson.Unmarshal([]byte(text), (*map[string]any)(&with)); err != nil {
-		return nil, fmt.Errorf("read stored parameters: %w", err)
-	}
-	return with, nil
 }

@@ -71,3 +71,27 @@ func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
 	}
 	return new(metav1.NewMicroTime(since.Add(p.TimeoutAfter)))
 }
+
+// fixed are the parameters that the action of a step has from the ledger: of two entries
+// of one name, from the newest.
+func (s *state) fixed(step *program.Step) (expr.Params, error) {
+	for _, h := range slices.Backward(s.st.Held) {
+		switch h.Name {
+		case step.Acquires:
+			return decodeParams(h.Acquired)
+		case step.Releases:
+			return decodeParams(h.With)
+		}
+	}
+	return nil, nil
+}
+
+// removeHeld takes what was released off the ledger: the newest of its name.
+func (s *state) removeHeld(effect string) {
+	for i, h := range slices.Backward(s.st.Held) {
+		if h.Name == effect {
+			s.st.Held = slices.Delete(s.st.Held, i, i+1)
+			return
+		}
+	}
+}

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // activation is what an expression sees: asked by name, so that what it does not read
@@ -184,4 +187,85 @@ func (vs *values) valueOrError(ctx context.Context, e *expr.Expr) ref.Val {
 		return types.WrapErr(err)
 	}
 	return v
+}
+
+// isNew tells whether a token asks for something that was not done yet. It is the one rule for the
+// requests of all machines: no token is acted on twice, and of times none that is not later than the last.
+func (vs *values) isNew(ctx context.Context, q *program.Request, token string) bool {
+	if token == "" || acted(vs.actedOn(q.Name), token) {
+		return false
+	}
+	if recorded, err := vs.textOf(ctx, q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
+		return false // by another program, or for the object that this one was restored from
+	}
+	if q.ValidExpr == nil {
+		return true
+	}
+	s := vs.activation(ctx)
+	s.token = token
+	v, err := vs.eval(q.ValidExpr, s)
+	return err == nil && v == types.True
+}
+
+// requestValue is {pending, token, params} of a one-shot request.
+func (s activation) requestValue(name string) ref.Val {
+	q := s.m.prog.Requests[name]
+	if q == nil {
+		return nil
+	}
+	token, err := s.values.token(s.ctx, q)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	params := map[string]any{}
+	for p, e := range q.ParamExprs {
+		params[p] = s.valueOrError(s.ctx, e)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": s.isNew(s.ctx, q, token), "token": token, "params": params})
+}
+
+// token is the text that tells one request from the next, as far as the status
+// can hold it; null is no request.
+func (vs *values) token(ctx context.Context, q *program.Request) (string, error) {
+	text, err := vs.textOf(ctx, q.TokenExpr)
+	if err != nil {
+		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
+	}
+	return expr.Clip(text, v1alpha1.TokenLimit), nil
+}
+
+// textOf is the text that an expression comes to; null and no expression are none.
+func (vs *values) textOf(ctx context.Context, e *expr.Expr) (string, error) {
+	if e == nil {
+		return "", nil
+	}
+	switch v := vs.valueOrError(ctx, e).(type) {
+	case types.String:
+		return string(v), nil
+	case types.Null:
+		return "", nil
+	case *types.Err:
+		return "", v
+	default:
+		return "", fmt.Errorf("%s is no text", expr.Clip(expr.Show(v), 120))
+	}
+}
+
+// recordRequests stores the tokens of the requests that opened a guard, in the
+// same write that acts on it: a request is acted on once.
+func (vs *values) recordRequests(ctx context.Context, guard *expr.Expr) {
+	for _, name := range guard.Reads(expr.VarRequest) {
+		token, err := vs.token(ctx, vs.m.prog.Requests[name])
+		if err != nil || !vs.pending(ctx, name) {
+			continue // the other half of an || that was open without it
+		}
+		now := after(name, token, marks(vs.actedOn(name)))
+		vs.st.Requests = slices.DeleteFunc(vs.st.Requests, func(q v1alpha1.RequestStatus) bool { return q.Name == name })
+		vs.st.Requests = append(vs.st.Requests, now)
+	}
+}
+
+func (vs *values) pending(ctx context.Context, name string) bool {
+	m, ok := vs.activation(ctx).requestValue(name).(traits.Mapper)
+	return ok && m.Get(types.String("pending")) == types.True
 }

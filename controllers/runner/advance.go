@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -185,23 +184,6 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Observation {
 			return r.Program.Guards[name].Open(ctx, p.machine, p.work)
 		},
 	}
-}
-
-// observed is the generation that the status is about. Every write of the status says it
-// with the condition Ready.
-func observed[T Object[T]](obj T) int64 {
-	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
-		return ready.ObservedGeneration
-	}
-	return 0
-}
-
-// shownMessage is what the last pass said that it waits for: the state does not hold it.
-func shownMessage[T Object[T]](obj T) string {
-	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
-		return ready.Message
-	}
-	return ""
 }
 
 // step fires the event of a step, which calls its action. The first of several

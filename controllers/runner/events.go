@@ -18,17 +18,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/expr"
 )
-
-// noteLimit is how many bytes the API server takes in an Event's note. It
-// refuses a longer one, and the Event would be lost.
-const noteLimit = 1024
-
-// tell emits an Event; a long note is cut.
-func tell(recorder events.EventRecorder, about runtime.Object, kind, reason, action, note string) {
-	recorder.Eventf(about, nil, kind, reason, action, "%s", Cut(note, noteLimit))
-}
 
 // warnOf emits the Events of Program.Warned that a write of the view calls for.
 func (r *Reconciler[T]) warnOf(before, after T) {
@@ -40,9 +30,6 @@ func (r *Reconciler[T]) warnOf(before, after T) {
 		tell(r.Recorder, after, corev1.EventTypeWarning, is.Reason, is.Reason, is.Message)
 	}
 }
-
-// Cut shortens s to at most limit bytes and never splits a character.
-func Cut(s string, limit int) string { return expr.Clip(s, limit) }
 
 // toldMost is how many objects are told of a refused machine file.
 const toldMost = 50

@@ -10,7 +10,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,34 +37,6 @@ func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
 		return again
 	})
 	return showState(p.work, state)
-}
-
-// finalizer is the one that keeps this object: that of the machine when the object was begun, by whatever name another
-// revision has for it. It needs sending.
-func (p *pass[T]) finalizer() string {
-	if p.state != nil && p.state.Status.Finalizer != "" {
-		return p.state.Status.Finalizer
-	}
-	return p.machine.Finalizer()
-}
-
-// about is what Events of this pass are about.
-func (p *pass[T]) about() runtime.Object {
-	if p.gone {
-		return p.state
-	}
-	return p.stored
-}
-
-// adoptMetadata takes over what the server answered; the status of work stays.
-// It needs sending.
-func (p *pass[T]) adoptMetadata() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.work.SetResourceVersion(p.stored.GetResourceVersion())
-	p.work.SetAnnotations(p.stored.GetAnnotations())
-	p.work.SetLabels(p.stored.GetLabels())
-	p.work.SetFinalizers(p.stored.GetFinalizers())
 }
 
 // write makes the run's state durable, in one compare-and-swap, and calls stored then. The
@@ -276,4 +247,21 @@ func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
 	p.stored = live
 	p.adoptMetadata()
 	return nil
+}
+
+// observed is the generation that the status is about. Every write of the status says it
+// with the condition Ready.
+func observed[T Object[T]](obj T) int64 {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.ObservedGeneration
+	}
+	return 0
+}
+
+// shownMessage is what the last pass said that it waits for: the state does not hold it.
+func shownMessage[T Object[T]](obj T) string {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.Message
+	}
+	return ""
 }

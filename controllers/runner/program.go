@@ -7,10 +7,13 @@ package runner
 
 import (
 	"context"
+	"sync"
+	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -20,24 +23,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
-
-// MachineObject is an object of whatever kind with a machine's status. Its methods hand out the object's own memory.
-type MachineObject interface {
-	client.Object
-	MachineStatus() *v1alpha1.MachineStatus
-	Conditions() *[]metav1.Condition
-}
-
-// Object is a kind whose status a machine drives; T is the kind itself.
-type Object[T any] interface {
-	MachineObject
-	// ObservedGeneration hands out memory, too. It is 0 or less where it is not known, as on CRDs of others.
-	ObservedGeneration() *int64
-	// SetDisplay sets what `kubectl get` shows.
-	SetDisplay(phase, message string)
-	// CopyStatusFrom makes the status a deep copy of another object's.
-	CopyStatusFrom(T)
-}
 
 // Action is the work of a step. Do must be idempotent: after a crash it runs
 // again, and an action that had succeeded must then change nothing. It returns
@@ -127,16 +112,6 @@ func (p *Program[T]) Bindings() fsm.Bindings {
 	return b
 }
 
-// Reference is a kind of objects that specs name, each in the namespace of its own object.
-type Reference[T Object[T]] struct {
-	APIVersion, Kind string
-	// Names are those that the spec of an object names.
-	Names func(T) []string
-	// Read is what actions read of a named object besides its spec: no other change of its status or metadata wakes
-	// anybody.
-	Read func(*unstructured.Unstructured) string
-}
-
 // Scope is what an action may use. It is gone when the action returns.
 type Scope[T Object[T]] struct {
 	// Object as it is when the action begins, for reading: with what this pass has
@@ -153,4 +128,107 @@ type Scope[T Object[T]] struct {
 
 	pass     *pass[T]
 	recorder events.EventRecorder
+}
+
+// Reconciler drives the objects of one kind. All its fields are set before the
+// first reconcile and never change.
+type Reconciler[T Object[T]] struct {
+	// Client must read from the API server, not from a cache: the stored phase is
+	// compared and swapped, and a stale one only costs repeats.
+	Client client.Client
+	// Machine answers the machine in force. It is asked once in each pass, which
+	// ends with the machine that it began with.
+	Machine func() *fsm.Machine
+	Program *Program[T]
+	Clock   clock.WithTickerAndDelayedExecution
+	// Random answers numbers in [0,1) for the jitter of retries; nil: no jitter.
+	Random   func() float64
+	Recorder events.EventRecorder
+	Metrics  *Metrics
+	// Shape answers what the CRD of the kind keeps of a status, or why objects of the kind
+	// cannot be driven at this moment. Nil: it keeps everything.
+	Shape func() (*Shape, error)
+	// Manager names the installation that this process belongs to, as the lease that its processes share: a state says which one
+	// drives its object. Empty: it claims nothing.
+	Manager string
+	// Lease reads the lease of the manager of another installation. Nil: whoever comes last drives an object.
+	Lease func(ctx context.Context, manager string) (*coordinationv1.Lease, error)
+	// States are the names of the states that say they are of an object of this name; nil: nothing is ever left.
+	States func(types.NamespacedName) []string
+	// Installed tells whether there is a CRD of the kind; it is asked before the objects of a
+	// kind that is not served are taken to be gone. Nil: they never are.
+	Installed func(context.Context) (bool, error)
+	// Tracing is told of each pass and each step; nil: the provider of the whole
+	// process, which does nothing unless the program has set one.
+	Tracing trace.TracerProvider
+	// MaxRuns is how many runs of the machine a pass may make, one after each commit; 0 means 32. With 1, a test
+	// sees what is stored between two of them.
+	MaxRuns int
+
+	// due is what fsm.Observation.Due of the next pass is: what a look that changes nothing does not write.
+	due        memory[time.Time]
+	contention memory[contended]
+	told       memory[string] // whom an object was left to
+	missing    missing
+	turns      *turns
+	holders    holders
+	unserved   unserved
+	restarts   restarts
+	// references is nil where nobody asks which objects name which others.
+	references *references
+}
+
+// pass is the notebook of one reconcile.
+type pass[T Object[T]] struct {
+	by *Reconciler[T]
+	// key names what the pass is about in its queue.
+	key     types.NamespacedName
+	machine *fsm.Machine
+	// run is that of this pass.
+	run *fsm.Run
+	// shape is what the CRD keeps of a status; nil: everything.
+	shape *Shape
+	// once: it is that of Once. The status itself is what actions see, and nothing is measured.
+	once bool
+	// gone: there is no object, only a state that holds something.
+	gone bool
+
+	// sending guards state, saved and stored, and is held during requests: progress is
+	// written while an action runs. Take it before mu, never after.
+	sending sync.Mutex
+	// state is the truth, as the API server has it; nil: nothing is stored. spec is what it
+	// is about.
+	state *v1alpha1.MachineState
+	spec  v1alpha1.MachineStateSpec
+	saved map[string]v1alpha1.SavedText
+	// stored is the object as the API server has it, whose status is a view of the state.
+	// A write replaces it.
+	stored T
+	// behind: the view does not show all that is stored or reported. shownAt is when it was written last, or the
+	// pass began.
+	behind  bool
+	shownAt time.Time
+	// observed is the generation that what is stored is about; 0: not known.
+	observed int64
+
+	// mu guards work and is never held during a request: an action that reports
+	// does not wait for the API server.
+	mu sync.Mutex
+	// work is the object as it should be: the state, and what this pass has not written yet.
+	work T
+	// reported: work has something for people that no write has shown yet.
+	reported bool
+	// settled: work is what a run says, not what was read.
+	settled bool
+}
+
+// contended is what is known of an object whose status others write.
+type contended struct {
+	// asked is what people ask for, as of the last answer.
+	asked *metav1.PartialObjectMetadata
+	// theirs is what others own of the status since the last answer.
+	theirs []metav1.ManagedFieldsEntry
+	// answers to writes of others, and until when there is no other one.
+	answers int
+	until   time.Time
 }

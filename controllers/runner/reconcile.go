@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -129,4 +130,18 @@ func (r *Reconciler[T]) shape() (*Shape, error) {
 		return nil, nil
 	}
 	return r.Shape()
+}
+
+// refer learns what the spec of an object names, before any of it is read.
+func (r *Reconciler[T]) refer(obj T) {
+	if r.references == nil {
+		return
+	}
+	var now []reference
+	for _, k := range r.Program.References {
+		for _, name := range k.Names(obj) {
+			now = append(now, reference{schema.FromAPIVersionAndKind(k.APIVersion, k.Kind).GroupKind(), types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
+		}
+	}
+	r.references.put(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, now)
 }

@@ -35,20 +35,6 @@ func newReferences[T Object[T]](kinds []Reference[T]) *references {
 	return r
 }
 
-// refer learns what the spec of an object names, before any of it is read.
-func (r *Reconciler[T]) refer(obj T) {
-	if r.references == nil {
-		return
-	}
-	var now []reference
-	for _, k := range r.Program.References {
-		for _, name := range k.Names(obj) {
-			now = append(now, reference{schema.FromAPIVersionAndKind(k.APIVersion, k.Kind).GroupKind(), types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}})
-		}
-	}
-	r.references.put(types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}, now)
-}
-
 // put forgets an object that names nothing; r may be nil.
 func (r *references) put(key types.NamespacedName, now []reference) {
 	if r == nil {
@@ -89,4 +75,14 @@ func (r *references) readOf(kind schema.GroupKind) func(*unstructured.Unstructur
 		return nil
 	}
 	return r.read[kind]
+}
+
+// Reference is a kind of objects that specs name, each in the namespace of its own object.
+type Reference[T Object[T]] struct {
+	APIVersion, Kind string
+	// Names are those that the spec of an object names.
+	Names func(T) []string
+	// Read is what actions read of a named object besides its spec: no other change of its status or metadata wakes
+	// anybody.
+	Read func(*unstructured.Unstructured) string
 }

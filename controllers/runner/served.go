@@ -22,6 +22,9 @@ const (
 	servedMost  = 10 * time.Second
 )
 
+// again is how soon a pass follows one that made progress.
+const again = time.Nanosecond
+
 // unserved is the one backoff of a controller for kinds that are not served. The zero value is ready: all are.
 type unserved struct {
 	mu sync.Mutex

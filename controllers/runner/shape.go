@@ -185,3 +185,6 @@ func (s *shapes) follow(ctx context.Context, crds clientset.Interface, name stri
 	})
 	informer.RunWithContext(ctx)
 }
+
+// unfitError says what a person has to repair before any object of a kind can be driven.
+type unfitError struct{ error }

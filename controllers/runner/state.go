@@ -29,9 +29,6 @@ import (
 // not stored.
 var statusTries = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}
 
-// unfitError says what a person has to repair before any object of a kind can be driven.
-type unfitError struct{ error }
-
 // noStates says that there is no place to store a state in, or none to read it from.
 func noStates(err error) error {
 	return fmt.Errorf("the API server does not serve CRD %s; if it is not installed, apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto: %w", v1alpha1.MachineStateCRD, err)

@@ -3,6 +3,7 @@ package runner
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,4 +77,11 @@ func digest(kept *metav1.PartialObjectMetadata, of ...any) {
 	}
 	sum := sha256.Sum256(text)
 	kept.Annotations = map[string]string{digestKey: string(sum[:16])}
+}
+
+// matters is false for a change of the status, which only the runner writes.
+func matters(old, now metav1.Object) bool {
+	return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() ||
+		old.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero() ||
+		!maps.Equal(old.GetAnnotations(), now.GetAnnotations()) || !maps.Equal(old.GetLabels(), now.GetLabels())
 }

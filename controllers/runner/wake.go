@@ -273,13 +273,6 @@ func (i *informers) ownHandler() cache.ResourceEventHandler {
 	}
 }
 
-// matters is false for a change of the status, which only the runner writes.
-func matters(old, now metav1.Object) bool {
-	return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() ||
-		old.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero() ||
-		!maps.Equal(old.GetAnnotations(), now.GetAnnotations()) || !maps.Equal(old.GetLabels(), now.GetLabels())
-}
-
 func (i *informers) othersHandler(w watched) cache.ResourceEventHandler {
 	wake := func(obj any) {
 		if m := metadataOf(obj); m != nil {

@@ -14,8 +14,9 @@ import (
 // upward is how many pairs of files of a package may refer to each other against the order that has fewest of them. A
 // reference up is one that a reader cannot follow from the bottom; a number that grows wants another cut.
 var upward = map[string]int{
-	"fsm/printable": 0, "fsm/diag": 1, "fsm/expr": 1, "fsm/program": 4, "fsm/lint": 0, "fsm": 7, "fsm/prove": 4,
+	"fsm/printable": 0, "fsm/diag": 1, "fsm/expr": 1, "fsm/program": 4, "fsm/lint": 0, "fsm": 0, "fsm/prove": 4,
 	"fsm/describe": 5, "fsm/graph": 1, "fsm/diff": 1, "fsm/simulate": 8, "fsm/fsmtest": 0,
+	"controllers/runner": 0,
 }
 
 // uses has, for each file, the files of its package in which something is declared that it reads.
@@ -87,14 +88,15 @@ func TestFilesReferDown(t *testing.T) {
 	all := list(t)
 	for _, p := range all.ours {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if room(name) != "fsm" {
+		most, known := upward[name]
+		if room(name) != "fsm" && !known {
 			continue
 		}
 		u := usesIn(t, all, p)
 		order := u.order()
 		up := u.up(order)
 		t.Logf("%-13s %2d files, %3d references between them, %2d up: %s", name, len(u), u.pairs(), up, strings.Join(u.ups(order), ", "))
-		if most, known := upward[name]; !known || up > most {
+		if !known || up > most {
 			t.Errorf("%s: %d references between files lead up in the best order found, at most %d may: move what they mean further down, or into a file of its own", name, up, most)
 		}
 	}
