@@ -164,19 +164,10 @@ func (r *Run) refuse(err error) *Decision {
 func (r *Run) fire(ctx context.Context, name string, f *firing) error {
 	f.run = r
 	at := cmp.Or(r.st.Phase, program.NoPhase)
-	pool := r.m.fsms[at]
-	if pool == nil {
-		return fmt.Errorf("%w: %s from %s", errIllegal, name, at)
-	}
-	machine := pool.Get().(*looplab.FSM)
-	machine.SetState(at)
 	if f.step == nil {
 		ctx = context.WithoutCancel(ctx) // one that ends in the middle would leave half a transition
 	}
-	happened, err := classify(machine.Event(ctx, name, f))
-	if happened != unexpected { // else who knows what it is in the middle of
-		pool.Put(machine)
-	}
+	happened, err := r.m.event(ctx, at, name, f)
 	var closed *closedError
 	switch {
 	case err == nil && happened == stayed && f.step != nil, err == nil && happened == moved && r.next != nil:
@@ -187,6 +178,21 @@ func (r *Run) fire(ctx context.Context, name string, f *firing) error {
 		err = errors.New("it did not do what it is there for")
 	}
 	return fmt.Errorf("%w: %s from %s: %w", errIllegal, name, at, err)
+}
+
+// event fires it on an FSM of the phase that nobody else has at that time.
+func (m *Machine) event(ctx context.Context, at, name string, f *firing) (happening, error) {
+	pool := m.fsms[at]
+	if pool == nil {
+		return cancelled, errors.New("there is no such phase")
+	}
+	machine := pool.Get().(*looplab.FSM)
+	machine.SetState(at)
+	happened, err := classify(machine.Event(ctx, name, f))
+	if happened != unexpected { // else who knows what it is in the middle of
+		pool.Put(machine)
+	}
+	return happened, err
 }
 
 // happening is what an event came to.

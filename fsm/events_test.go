@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	looplab "github.com/looplab/fsm"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
@@ -209,11 +208,6 @@ var (
 )
 
 func noGuard(string) (bool, string, error) { return false, "", errAgain }
-
-func microTime(t time.Time) *metav1.MicroTime {
-	m := metav1.NewMicroTime(t)
-	return &m
-}
 
 // lockMachine is compiled afresh each time, so that a test may damage it.
 func lockMachine(t *testing.T) *Machine {
