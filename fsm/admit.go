@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // admit checks the preconditions, then puts the finalizer in place: nothing

@@ -1,9 +1,9 @@
 package fsm
 
 import (
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/lint"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/lint"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Bind compiles a definition and checks it as a whole: its expressions, the

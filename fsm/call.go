@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // call asks for the action of a step. Where it is about an effect that is held, what its

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 func TestExpressionsAreBounded(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Run starts a pass from a stored status, which is not changed.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/program"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 const failingWork = "    retry: {base: 10s, max: 1m, jitter: 0, attempts: 5, to: Done}\n    timeout: {after: 1h, to: Done}\n    steps: [{action: Work, with: {count: '${int(self.spec.size)}'}}]\n"

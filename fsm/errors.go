@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // WaitError says "not yet": nothing is wrong, look again later.

@@ -11,8 +11,8 @@ import (
 
 	looplab "github.com/looplab/fsm"
 
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // looplab/fsm carries every step and every transition, and decides which exit is taken: the event of each is fired in

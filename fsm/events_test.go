@@ -12,7 +12,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // locked is a run of lockMachine that comes to the step Lock, and goes to Done after it.

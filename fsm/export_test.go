@@ -7,7 +7,7 @@ import (
 
 	looplab "github.com/looplab/fsm"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Altered is the machine with other events in looplab/fsm, and with callbacks beside those of the engine; nil leaves the events as they are.
@@ -24,7 +24,7 @@ func (m *Machine) Altered(events func(phase string, all []looplab.EventDesc) []l
 	return m.With(&prog, callbacks)
 }
 
-// What the internal tests share with those that drive machines in fsm/simulate, which
+// What the internal tests share with those that drive machines in fsm/verify/simulate, which
 // imports this package.
 const (
 	Header   = header

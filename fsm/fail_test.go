@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 func TestDelay(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // fullRun is a run that has something of everything to read.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // running is a machine that stops an application and runs a Job under it: by the steps of One, and on the way out by

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // finding is a diagnostic without its fix, which is for people to judge.

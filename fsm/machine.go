@@ -8,7 +8,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Machine is a definition bound to actions and guards. It is immutable and

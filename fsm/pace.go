@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Pace is how often a phase or a step looks again, and what it does after an

@@ -6,7 +6,7 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 func encodeParams(with expr.Params) (string, error) { return encode("parameters", with) }

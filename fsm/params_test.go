@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 func TestParametersAreFoundWhenTheActionIsCalled(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 func TestHappyPath(t *testing.T) {

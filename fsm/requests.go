@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Request is how a one-shot request of a machine is made, and where it matters.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // results are the outputs of this visit in the types that their actions declare:

@@ -8,8 +8,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // errNotNow says that a parameter of a release would be evaluated when it is needed.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // Everything in scaling under other names.

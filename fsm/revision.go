@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // adopt gives a status that another revision wrote the names of this one. It answers whether

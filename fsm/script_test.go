@@ -10,8 +10,8 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/program"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // TestTranscripts plays every file of testdata. A block is comments (#), one

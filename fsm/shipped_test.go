@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // mcpserver is the shipped machine, with what its program has.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // steps walks on from the step index; nil means that the last step is done.

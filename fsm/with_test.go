@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phasegate/phasegate/fsm/expr"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // withSpec is a machine whose only step gives an action a parameter.

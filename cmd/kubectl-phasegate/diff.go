@@ -7,7 +7,7 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diff"
+	"github.com/phasegate/phasegate/fsm/show/diff"
 )
 
 func diffCommand(s streams) *cobra.Command {

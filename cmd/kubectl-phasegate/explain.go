@@ -11,7 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/describe"
+	"github.com/phasegate/phasegate/fsm/show/describe"
 )
 
 type explainOptions struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
 	"github.com/phasegate/phasegate/phases"
 )
 

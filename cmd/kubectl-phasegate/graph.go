@@ -12,7 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 )
 
 var formats = map[string]func(*fsm.Machine, graph.Options) string{

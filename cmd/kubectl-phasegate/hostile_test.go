@@ -26,9 +26,9 @@ import (
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/preview"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/fsm/describe"
-	"github.com/phasegate/phasegate/fsm/diff"
-	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/show/describe"
+	"github.com/phasegate/phasegate/fsm/show/diff"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 )
 
 // evil is what anybody may put into a text of a cluster: it clears the screen, sets a title, turns the direction, hides

@@ -19,9 +19,9 @@ import (
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
 	"github.com/phasegate/phasegate/fsm/printable"
-	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 type lintOptions struct {

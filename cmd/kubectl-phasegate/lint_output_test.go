@@ -11,7 +11,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	pages "github.com/phasegate/phasegate/docs/lint"
-	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
 )
 
 // What code scanning needs is listed in "SARIF support for code scanning" of GitHub's

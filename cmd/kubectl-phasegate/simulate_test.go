@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 const scenarios = "../../docs/examples/scenarios/"

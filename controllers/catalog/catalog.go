@@ -26,7 +26,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // compiled are the machines with a program of their own, by metadata.name.

@@ -18,10 +18,10 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// parking takes the APIService of v3 from the aggregated API server, and releases it. What it was is saved with the
+// apiServiceTakeover takes the APIService of v3 from the aggregated API server, and releases it. What it was is saved with the
 // state before it is changed, and on itself; a crash in between leaves it as it was, or changed and bearing both. People
 // see an APIService without a service, with the UID of the migration.
-type parking struct {
+type apiServiceTakeover struct {
 	cluster
 
 	servers *servers
@@ -41,8 +41,8 @@ const (
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
 // again before us on the way back. It bears what it was itself, too, for those who have
-// neither the state nor this program. Once v3 is open, forgetParked deletes it.
-func (p *parking) disableAPIService(ctx context.Context, sc *scope) (outputs, error) {
+// neither the state nor this program. Once v3 is open, forgetSaved deletes it.
+func (p *apiServiceTakeover) disableAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
 		return nil, err
@@ -74,9 +74,9 @@ func parks(sc *scope) bool {
 	return sc.Machine.Holds(&sc.Object.Status.Machine, disableAction) || sc.Saved(savedAPIServiceKey) != ""
 }
 
-// staysParked points the APIService to the CRDs once more where somebody, an operator or
+// staysDisabled points the APIService to the CRDs once more where somebody, an operator or
 // GitOps, has pointed it to a server meanwhile. The error waits until that is heard of.
-func (p *parking) staysParked(ctx context.Context, sc *scope) error {
+func (p *apiServiceTakeover) staysDisabled(ctx context.Context, sc *scope) error {
 	if !parks(sc) {
 		return nil
 	}
@@ -111,22 +111,22 @@ func copyOnto(svc, from *apiregistrationv1.APIService) {
 // restoreAPIService puts the saved APIService back, with every label,
 // annotation and field it had. An aggregated one that somebody else made in the
 // meantime is left alone.
-func (p *parking) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
+func (p *apiServiceTakeover) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
-	parked, err := p.parkedHere(ctx, sc, svc)
+	disabled, err := p.disabledHere(ctx, sc, svc)
 	if err != nil {
 		return nil, err
 	}
-	if !parked {
+	if !disabled {
 		return nil, sc.Save(ctx, savedAPIServiceKey, "")
 	}
 	if !isAggregated(svc) {
 		saved, err := savedOf(sc.Saved(savedAPIServiceKey), svc, sc.Object.UID)
 		if err != nil || saved == nil {
-			return nil, err // nothing was parked
+			return nil, err // nothing was disabled
 		}
 		if err := p.putBack(ctx, svc, saved); err != nil {
 			return nil, err
@@ -135,10 +135,10 @@ func (p *parking) restoreAPIService(ctx context.Context, sc *scope) (outputs, er
 	return p.deleteDisabledAPIService(ctx, sc)
 }
 
-// parkedHere tells whether it was this migration that parked the APIService, in this cluster. Of an object that
+// disabledHere tells whether it was this migration that disabled the APIService, in this cluster. Of an object that
 // is there the state is believed. A state alone may have come out of a backup, of another cluster or of another time:
-// then the mark on the APIService decides, or v1, which is locked for as long as it is parked.
-func (p *parking) parkedHere(ctx context.Context, sc *scope, svc *apiregistrationv1.APIService) (bool, error) {
+// then the mark on the APIService decides, or v1, which is locked for as long as it is disabled.
+func (p *apiServiceTakeover) disabledHere(ctx context.Context, sc *scope, svc *apiregistrationv1.APIService) (bool, error) {
 	if !sc.Gone() || svc != nil && svc.Annotations[migrationv1.AnnotationLockedBy] == string(sc.Object.UID) {
 		return true, nil
 	}
@@ -149,7 +149,7 @@ func (p *parking) parkedHere(ctx context.Context, sc *scope, svc *apiregistratio
 	return v1 != nil && lockedBy(v1) == sc.Object.UID, nil
 }
 
-// savedOf is what was saved with the state, or else what the parked APIService bears
+// savedOf is what was saved with the state, or else what the disabled APIService bears
 // itself, in the name of this migration: a state may be lost. Nil when neither has anything.
 func savedOf(text string, svc *apiregistrationv1.APIService, by types.UID) (*apiregistrationv1.APIService, error) {
 	saved, err := readSaved("saved."+savedAPIServiceKey+" of the MachineState", text)
@@ -180,7 +180,7 @@ func readSaved(where, text string) (*apiregistrationv1.APIService, error) {
 }
 
 // deleteDisabledAPIService drops what was saved, where the APIService is what it was before.
-func (p *parking) deleteDisabledAPIService(ctx context.Context, sc *scope) (outputs, error) {
+func (p *apiServiceTakeover) deleteDisabledAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (p *parking) deleteDisabledAPIService(ctx context.Context, sc *scope) (outp
 }
 
 // putBack writes over the one that is there, or makes it anew.
-func (p *parking) putBack(ctx context.Context, svc, saved *apiregistrationv1.APIService) error {
+func (p *apiServiceTakeover) putBack(ctx context.Context, svc, saved *apiregistrationv1.APIService) error {
 	var err error
 	if svc == nil {
 		svc = &apiregistrationv1.APIService{}
@@ -213,14 +213,14 @@ func (p *parking) putBack(ctx context.Context, svc, saved *apiregistrationv1.API
 	return nil
 }
 
-// forgetParked deletes the parked APIService and what was saved of it, for good. kube-apiserver makes one for
+// forgetSaved deletes the disabled APIService and what was saved of it, for good. kube-apiserver makes one for
 // the CRDs at once, and v3 is served without a pause.
 //
 // Turning it in place is not enough. An API server that has seen an APIService of a server goes on to ask that
 // server for its kinds when it is turned into one of CRDs, and tells clients of those. Once that server is removed,
 // discovery of v3 is stale, and no namespace of the cluster ends any more. Only a deletion makes it forget. One that
 // has not heard of the deletion, since the new one came too soon, hears of another.
-func (p *parking) forgetParked(ctx context.Context, sc *scope) (outputs, error) {
+func (p *apiServiceTakeover) forgetSaved(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err

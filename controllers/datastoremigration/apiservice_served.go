@@ -26,19 +26,19 @@ import (
 // awaitV3Served waits until every API server answers every v3 kind, and answers it from its
 // CRD: an aggregated server that still answers would make every copy look as if
 // it were there already. Which ones there are, Drain has read anew a moment before.
-func (p *parking) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
+func (p *apiServiceTakeover) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if svc == nil || isAggregated(svc) {
-		return nil, cmp.Or(p.staysParked(ctx, sc), fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName))
+		return nil, cmp.Or(p.staysDisabled(ctx, sc), fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName))
 	}
 	_, err = p.servers.eachServer(ctx, sc, cached, p.serverServesV3)
 	return nil, err
 }
 
-func (p *parking) serverServesV3(ctx context.Context, server apiServer) error {
+func (p *apiServiceTakeover) serverServesV3(ctx context.Context, server apiServer) error {
 	group, listing := errgroup.WithContext(ctx)
 	for _, kind := range p.registry.All() {
 		group.Go(func() error { return served(listing, server.client, kind) })
@@ -70,7 +70,7 @@ func (s *door) warm(ctx context.Context, sc *scope) {
 	if err != nil || blocked != "" {
 		return
 	}
-	all, _ := s.parking.servers.servers(ctx, sc.Object, sc.Clock.Now(), newest)
+	all, _ := s.takeover.servers.servers(ctx, sc.Object, sc.Clock.Now(), newest)
 	var servers sync.WaitGroup
 	for _, server := range all {
 		servers.Go(func() {
@@ -109,7 +109,7 @@ var v3GroupVersion = schema.GroupVersion{Group: resources.V3Group, Version: reso
 
 // staleServer says which API server tells clients of other kinds of v3 than it serves; empty where none is known. One
 // that does not answer is passed over: it knows better when it is started again.
-func (p *parking) staleServer(ctx context.Context, sc *scope) string {
+func (p *apiServiceTakeover) staleServer(ctx context.Context, sc *scope) string {
 	if p.servers.config == nil {
 		return ""
 	}

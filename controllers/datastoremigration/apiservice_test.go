@@ -35,19 +35,19 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 		dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 	}
 	cases := map[string]struct {
-		why    string
-		action string
-		dm     func(*migration)
-		saved  bool
-		parked bool // afterwards
-		says   string
+		why      string
+		action   string
+		dm       func(*migration)
+		saved    bool
+		disabled bool // afterwards
+		says     string
 	}{
-		"before v3 is served":    {why: "nothing else in the locked window would park it", action: "AwaitV3Served", dm: held, parked: true, says: "points to a server again; pointing it to the CRDs"},
-		"never parked":           {why: "a machine that has not parked it has no way to release it", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
-		"while objects copied":   {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, parked: true, says: "points to a server again"},
-		"while a conflict waits": {why: "v1 is no conflict with itself, and the wait would end without a decision", action: DetectAction, dm: locked, parked: true, says: "points to a server again"},
-		"while verified":         {why: "v1 would be compared with itself", action: "Verify", dm: locked, parked: true, says: "points to a server again"},
-		"before v3 is opened":    {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, saved: true, parked: true, says: "points to a server again"},
+		"before v3 is served":    {why: "nothing else in the locked window would park it", action: "AwaitV3Served", dm: held, disabled: true, says: "points to a server again; pointing it to the CRDs"},
+		"never disabled":         {why: "a machine that has not disabled it has no way to release it", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
+		"while objects copied":   {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, disabled: true, says: "points to a server again"},
+		"while a conflict waits": {why: "v1 is no conflict with itself, and the wait would end without a decision", action: DetectAction, dm: locked, disabled: true, says: "points to a server again"},
+		"while verified":         {why: "v1 would be compared with itself", action: "Verify", dm: locked, disabled: true, says: "points to a server again"},
+		"before v3 is opened":    {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, saved: true, disabled: true, says: "points to a server again"},
 		"while rolled out":       {why: "components ask v1 through v3", action: "ObserveRollout", dm: func(*migration) {}, says: "APIService v3.projectcalico.org (points to a server again"},
 		"before the clean-up":    {why: "that server would show nothing once v1 is gone", action: CleanUpAction, dm: func(*migration) {}, says: "so nothing of v1 is deleted"},
 	}
@@ -66,8 +66,8 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 				t.Errorf("it says %s, want %q: %s", said, c.says, c.why)
 			}
 			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(svc), svc))
-			if isAggregated(svc) == c.parked {
-				t.Errorf("it points to a server: %t: %s", !c.parked, c.why)
+			if isAggregated(svc) == c.disabled {
+				t.Errorf("it points to a server: %t: %s", !c.disabled, c.why)
 			}
 			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 				t.Errorf("the CRD of v1: %v", err)
@@ -146,7 +146,7 @@ func TestTheAPIServiceOfAnotherMigration(t *testing.T) {
 	}
 }
 
-// A MachineState that a restore brought into a cluster in which its migration has not parked anything tells of
+// A MachineState that a restore brought into a cluster in which its migration has not disabled anything tells of
 // another APIService: v3 would point to a server that is not there.
 func TestAStateFromElsewhereParksNothing(t *testing.T) {
 	saved, err := saveAPIService(v3Service("calico-api"))
@@ -159,7 +159,7 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 	}{
 		"nothing of its":        {why: "the cluster has been migrated since"},
 		"another migration's":   {why: "that one releases itself", parkedBy: "other", v1LockedBy: "other"},
-		"parked by it":          {why: "its finalizer was removed by hand", parkedBy: "u", wantAggregated: true},
+		"disabled by it":        {why: "its finalizer was removed by hand", parkedBy: "u", wantAggregated: true},
 		"v1 is locked by it":    {why: "kube-apiserver has made the APIService anew, without the mark", v1LockedBy: "u", wantAggregated: true},
 		"locked and marked too": {why: "as it was left", parkedBy: "u", v1LockedBy: "u", wantAggregated: true},
 	}

@@ -31,8 +31,8 @@ type Locks struct {
 	Behind *unstructured.Unstructured
 	// Fenced says that writes of v1 are refused while it is locked.
 	Fenced bool
-	// Parked says that an APIService is saved, which is to come back.
-	Parked bool
+	// SavedAPIService says that an APIService is saved, which is to come back.
+	SavedAPIService bool
 	// Migrations are all that there are, as their states say.
 	Migrations []migration
 	// Orphans are migrations that are gone, and whose states are still there.
@@ -173,7 +173,7 @@ func (l *Locks) v3ClosedBy(uid types.UID) bool {
 
 // andOpenV1 is what comes after some deeds to open v1.
 func (l *Locks) andOpenV1(first ...LockWrite) []LockWrite {
-	if l.Parked {
+	if l.SavedAPIService {
 		first = append(first, OpenAPIService)
 	}
 	if l.Fenced {

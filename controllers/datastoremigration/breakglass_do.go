@@ -44,7 +44,7 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := Locks{Machine: b.machine, Parked: !isAggregated(svc)}
+	l := Locks{Machine: b.machine, SavedAPIService: !isAggregated(svc)}
 	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.Parked {
+	if l.SavedAPIService {
 		saved, err := b.saved(ctx, &l, svc)
 		if err != nil {
 			return nil, err
 		}
-		l.Parked = saved != nil
+		l.SavedAPIService = saved != nil
 	}
 	part, err := s.fence.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}})
 	l.Fenced, b.locks = part != nil, l
@@ -154,11 +154,11 @@ func (b *BreakGlass) openAPIService(ctx context.Context) error {
 	if err != nil || saved == nil {
 		return err
 	}
-	return b.effects.parking.putBack(ctx, svc, saved)
+	return b.effects.takeover.putBack(ctx, svc, saved)
 }
 
 // saved is what the APIService was, from the state of the migration that holds the lock, or
-// from what is parked.
+// from what is disabled.
 func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1.APIService) (*apiregistrationv1.APIService, error) {
 	uid, text := b.holder(l).UID, ""
 	states, err := machinestate.Get(ctx, b.effects.client, MachineName, uid)

@@ -98,10 +98,10 @@ func TestTryV3Writes(t *testing.T) {
 		"nobody is asked":   {why: "there is no webhook", before: before{v1: &open}, refused: []string{}},
 		"out of reach":      {why: "a refusal under the lock could keep it", before: before{v1: &open}, hook: true, refused: []string{"the webhook h (ValidatingWebhookConfiguration c) may refuse"}},
 		"waived":            {why: "a person has decided", before: before{v1: &open}, hook: true, waived: true, refused: []string{}},
-		"no lock there":     {why: "it would be created", before: before{v1: &open, parked: true}, hook: true, refused: []string{denied("create")}},
-		"a lock of ours":    {why: "it is opened, or deleted", before: before{v1: &open, v3: &closed, parked: true}, hook: true, refused: []string{denied("patch"), denied("delete")}},
-		"a lock of another": {why: "it is closed and opened, and stays", before: before{v1: &open, v3: &open, parked: true}, hook: true, refused: []string{denied("patch")}},
-		"all pass":          {why: "nothing is refused", before: before{v1: &open, v3: &closed, parked: true}, refused: []string{}},
+		"no lock there":     {why: "it would be created", before: before{v1: &open, disabled: true}, hook: true, refused: []string{denied("create")}},
+		"a lock of ours":    {why: "it is opened, or deleted", before: before{v1: &open, v3: &closed, disabled: true}, hook: true, refused: []string{denied("patch"), denied("delete")}},
+		"a lock of another": {why: "it is closed and opened, and stays", before: before{v1: &open, v3: &open, disabled: true}, hook: true, refused: []string{denied("patch")}},
+		"all pass":          {why: "nothing is refused", before: before{v1: &open, v3: &closed, disabled: true}, refused: []string{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

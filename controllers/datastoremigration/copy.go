@@ -23,9 +23,9 @@ import (
 type copying struct {
 	copiers
 
-	door *door
-	lock *v1Lock
-	room *room
+	door  *door
+	lock  *v1Lock
+	quota *etcdQuota
 }
 
 // plan also warns of what no copy can preserve. Where all is copied ahead, the API server
@@ -76,14 +76,14 @@ func (s *copying) copyOnce(ctx context.Context, sc *scope, version, verb string)
 		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
 	}
 	measure, began := s.metrics.copying(sc.Object), sc.Clock.Now()
-	copying, done := s.room.whileRoom(ctx, sc.Clock, !isLocked(sc.Machine, sc.Object))
+	copying, done := s.quota.whileQuotaLasts(ctx, sc.Clock, !isLocked(sc.Machine, sc.Object))
 	defer done()
 	result, err := s.copierOver(sc.Object, version).Copy(copying, func(p copier.Progress) {
 		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p, sc.Clock.Since(began), verb) })
 	})
 	if err != nil {
-		if full := s.room.withoutRoom(ctx, copying, sc, version, err); full != nil {
+		if full := s.quota.quotaExceeded(ctx, copying, sc, version, err); full != nil {
 			err = full
 		}
 		return result, err
@@ -162,7 +162,7 @@ func objectName(kind, namespace, name string) string {
 // detectConflicts compares both sides where both can be seen: v3 shows v1 itself while the
 // aggregated API server serves it. Under the lock that server is not to: there would be no conflict any more.
 func (s *copying) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.lock.parking.staysParked(ctx, sc); err != nil {
+	if err := s.lock.takeover.staysDisabled(ctx, sc); err != nil {
 		return nil, err
 	}
 	var compared copier.Comparison

@@ -79,12 +79,12 @@ func TestSavedAPIServiceComesBackWhole(t *testing.T) {
 			if diff := cmp.Diff(want, created); diff != "" {
 				t.Errorf("made anew: not what was saved, or with what only the server may set (-want +got):\n%s", diff)
 			}
-			parked := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, UID: "parked", ResourceVersion: "20",
+			disabled := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, UID: "disabled", ResourceVersion: "20",
 				Labels: map[string]string{automanagedLabel: "true"}}}
-			copyOnto(&parked, saved)
+			copyOnto(&disabled, saved)
 			wantParked := *want.DeepCopy()
-			wantParked.UID, wantParked.ResourceVersion = "parked", "20"
-			if diff := cmp.Diff(wantParked, parked); diff != "" {
+			wantParked.UID, wantParked.ResourceVersion = "disabled", "20"
+			if diff := cmp.Diff(wantParked, disabled); diff != "" {
 				t.Errorf("put back in place: our label must go, the identity stay (-want +got):\n%s", diff)
 			}
 			again, err := saveAPIService(&created)

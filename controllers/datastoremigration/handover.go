@@ -23,7 +23,7 @@ func (s *door) handOverRights() []rbacv1.PolicyRule {
 // apply of one of them finds its own fields, and a conflict where it would have found one in v1. That stores each
 // object once more: it waits for room where there is none, and nobody else waits for it.
 func (s *door) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done := s.room.whileRoom(ctx, sc.Clock, true)
+	ctx, done := s.quota.whileQuotaLasts(ctx, sc.Clock, true)
 	defer done()
 	err := ctx.Err()
 	if err == nil {

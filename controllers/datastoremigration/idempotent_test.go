@@ -30,9 +30,9 @@ import (
 // before says what earlier steps have left for the one that is tried.
 type before struct {
 	v1, v3 *bool
-	// parked: the APIService is saved with the state and serves from CRDs; else it is the
+	// disabled: the APIService is saved with the state and serves from CRDs; else it is the
 	// aggregated one.
-	parked bool
+	disabled bool
 	// saved replaces what is saved of it with the state.
 	saved *string
 	crds  []string
@@ -45,7 +45,7 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 	svc := v3Service("calico-api")
 	svc.Labels, svc.Spec.GroupPriorityMinimum, svc.Spec.VersionPriority = map[string]string{"a": "b"}, 1500, 200
 	note := ""
-	if b.parked {
+	if b.disabled {
 		note, _ = saveAPIService(svc) // a plain value
 		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: note, migrationv1.AnnotationLockedBy: string(dm.UID)}
 	}
@@ -103,20 +103,20 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"lock v1 for a while": {action: "LockV1", before: before{v1: &open}, with: fsm.Params{"deadline": "30m"},
 			writes: []string{"create MachineState", "patch ClusterInformation", "patch status of DatastoreMigration"}},
 		"unlock v1":           {action: "UnlockV1", before: before{v1: &closed}, writes: []string{"patch ClusterInformation"}},
-		"lock v3, created":    {action: "LockV3", before: before{v1: &closed, parked: true}, writes: []string{"create ClusterInformation"}},
-		"lock v3, there":      {action: "LockV3", before: before{v1: &closed, v3: &open, parked: true}, writes: []string{"patch ClusterInformation"}},
-		"unlock v3, deleted":  {action: "UnlockV3", before: before{v3: &closed, parked: true}, writes: []string{"delete ClusterInformation"}},
-		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed, parked: true}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
+		"lock v3, created":    {action: "LockV3", before: before{v1: &closed, disabled: true}, writes: []string{"create ClusterInformation"}},
+		"lock v3, there":      {action: "LockV3", before: before{v1: &closed, v3: &open, disabled: true}, writes: []string{"patch ClusterInformation"}},
+		"unlock v3, deleted":  {action: "UnlockV3", before: before{v3: &closed, disabled: true}, writes: []string{"delete ClusterInformation"}},
+		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed, disabled: true}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
 		"park the APIService": {action: "DisableAPIService", writes: []string{"create MachineState", "patch APIService"}},
-		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch MachineState"}},
-		"restore it, where somebody has removed our note": {action: "RestoreAPIService", before: before{parked: true, saved: &lost},
+		"restore it":          {action: "RestoreAPIService", before: before{disabled: true}, writes: []string{"patch APIService", "patch MachineState"}},
+		"restore it, where somebody has removed our note": {action: "RestoreAPIService", before: before{disabled: true, saved: &lost},
 			writes: []string{"patch APIService"}},
-		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{parked: true, saved: &garbled},
+		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{disabled: true, saved: &garbled},
 			writes: []string{"patch APIService", "patch MachineState"}},
-		"forget it":               {action: "DeleteDisabledAPIService", before: before{parked: true}, writes: []string{"delete APIService", "patch MachineState"}},
+		"forget it":               {action: "DeleteDisabledAPIService", before: before{disabled: true}, writes: []string{"delete APIService", "patch MachineState"}},
 		"forget the v3 lock":      {action: "RemoveMigrationAnnotations", before: before{v3: &closed}, writes: []string{"patch ClusterInformation"}},
 		"nothing of it to forget": {action: "RemoveMigrationAnnotations", before: before{v3: &open}},
-		"delete CRDs of v1": {action: "DeleteV1CRDs", clock: clock.RealClock{}, before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
+		"delete CRDs of v1": {action: "DeleteV1CRDs", clock: clock.RealClock{}, before: before{disabled: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
 			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
 	}
 	for name, c := range cases {

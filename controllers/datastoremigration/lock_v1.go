@@ -20,8 +20,8 @@ import (
 type v1Lock struct {
 	copiers
 
-	fence   *fence
-	parking *parking
+	fence    *fence
+	takeover *apiServiceTakeover
 }
 
 // lockV1 closes v1. With a fence, this one write is both the request that Calico's
@@ -121,7 +121,7 @@ func (s *v1Lock) whileLocked(do step) step {
 		if err := s.lockStands(ctx, sc); err != nil {
 			return nil, err
 		}
-		if err := s.parking.staysParked(ctx, sc); err != nil {
+		if err := s.takeover.staysDisabled(ctx, sc); err != nil {
 			return nil, err
 		}
 		return untilDeadline(do)(ctx, sc)

@@ -24,7 +24,7 @@ type preflight struct {
 	servers    *servers
 	fence      *fence
 	door       *door
-	room       *room
+	quota      *etcdQuota
 	dependents *dependents
 	dryRuns    *dryRuns
 	components *components
@@ -82,7 +82,7 @@ func (s *preflight) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	copyAhead := s.door.canCopyAhead(all)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.fence.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.components.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.v1Webhooks(), s.dryRuns.v3Webhooks(copyAhead), s.room.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.components.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.v1Webhooks(), s.dryRuns.v3Webhooks(copyAhead), s.quota.hasSpace(dm),
 	}
 	checks = append(checks, s.servers.everyServer()...)
 	if s.settings.Pod.Name != "" {

@@ -41,9 +41,9 @@ type effects struct {
 
 	copiers    *copiers
 	servers    *servers
-	parking    *parking
+	takeover   *apiServiceTakeover
 	door       *door
-	room       *room
+	quota      *etcdQuota
 	watchSync  *watchSync
 	fence      *fence
 	v1Lock     *v1Lock
@@ -74,23 +74,23 @@ func newEffects(c client.Client, settings Settings) *effects {
 	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, lowPriority: settings.LowPriority, metrics: settings.Metrics, caches: &caches{}}
 	over := *e.copiers
 	e.servers = &servers{cluster: on, config: settings.Config, elsewhere: settings.Elsewhere}
-	e.parking = &parking{cluster: on, servers: e.servers}
-	e.room = &room{copiers: over, quota: settings.StoreQuota}
-	e.door = &door{copiers: over, parking: e.parking, room: e.room}
+	e.takeover = &apiServiceTakeover{cluster: on, servers: e.servers}
+	e.quota = &etcdQuota{copiers: over, quota: settings.StoreQuota}
+	e.door = &door{copiers: over, takeover: e.takeover, quota: e.quota}
 	e.watchSync = &watchSync{copiers: over, door: e.door}
 	e.fence = &fence{cluster: on, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
-	e.v1Lock = &v1Lock{copiers: over, fence: e.fence, parking: e.parking}
+	e.v1Lock = &v1Lock{copiers: over, fence: e.fence, takeover: e.takeover}
 	e.v3Lock = &v3Lock{cluster: on, door: e.door, fence: e.fence}
 	e.owners = &owners{copiers: over, namespace: namespace, fence: e.fence}
 	e.dependents = &dependents{copiers: over, owners: e.owners}
-	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, room: e.room}
+	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, quota: e.quota}
 	e.dryRuns = &dryRuns{copiers: over, door: e.door}
 	e.backups = &backups{cluster: on, namespace: namespace}
 	e.cleanUp = &cleanUp{copiers: over, backups: e.backups}
 	e.lateWrites = &lateWrites{copiers: over, door: e.door, timeout: cmp.Or(settings.RequestTimeout, DefaultRequestTimeout)}
 	e.components = &components{cluster: on, namespace: namespace}
 	e.guards = &guards{cluster: on, fence: e.fence, door: e.door, components: e.components}
-	e.preflight = &preflight{settings: settings, copiers: over, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
+	e.preflight = &preflight{settings: settings, copiers: over, servers: e.servers, fence: e.fence, door: e.door, quota: e.quota,
 		dependents: e.dependents, dryRuns: e.dryRuns, components: e.components}
 	return e
 }
@@ -108,7 +108,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Actions:  actions,
 		Guards:   e.guardsByName(),
 		Roles:    roles,
-		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
+		Rights:   crdgate.Rights(migrationv1.CRDName),
 		Decorate: decorate,
 		Spread:   spreadConflicts,
 		Abridge:  (*migration).Abridge,
@@ -158,7 +158,7 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to continue nevertheless, if the lock is cooperative only"}},
 			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: untilDeadline(e.v1Lock.drain),
 			Rights: grants(webhookRights(), apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
-		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: untilDeadline(e.parking.awaitV3Served),
+		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: untilDeadline(e.takeover.awaitV3Served),
 			Rights: grants(apiServersRights(), onAPIService("get patch"), e.onV1Lock("get"), e.onV3Lock("get"),
 				allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
@@ -189,12 +189,12 @@ func (e *effects) switching() map[string]runner.Action[*migration] {
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: e.v1Lock.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), e.onV1Lock("get patch"))},
 		disableAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
-			Do: e.parking.disableAPIService, Rights: onAPIService("get patch")},
-		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: e.parking.restoreAPIService,
+			Do: e.takeover.disableAPIService, Rights: onAPIService("get patch")},
+		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: e.takeover.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
 			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), e.onV1Lock("get"))},
-		"DeleteDisabledAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the parked APIService and its saved copy. kube-apiserver creates it again; otherwise API servers keep the aggregated API server's kinds in discovery."},
-			Do:     e.parking.forgetParked,
+		"DeleteDisabledAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the disabled APIService and its saved copy. kube-apiserver creates it again; otherwise API servers keep the aggregated API server's kinds in discovery."},
+			Do:     e.takeover.forgetSaved,
 			Rights: grants(apiServersRights(), onAPIService("get delete"))},
 		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: e.v3Lock.lockV3,
 			Rights: grants(onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()))},

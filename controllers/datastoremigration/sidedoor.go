@@ -28,8 +28,8 @@ import (
 type door struct {
 	copiers
 
-	parking *parking
-	room    *room
+	takeover *apiServiceTakeover
+	quota    *etcdQuota
 }
 
 const (
@@ -211,14 +211,14 @@ func (s *door) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (ve
 }
 
 // mustReachV3 is overV3 for what releases. Where v3 is out of reach it waits: while the
-// APIService is parked, for the CRDs to serve v3; else for a side door, because what was
+// APIService is disabled, for the CRDs to serve v3; else for a side door, because what was
 // copied ahead hurts nobody, and the APIService is not to be touched while owners are in place.
 func (s *door) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {
 	blocked, err := s.overV3(ctx, sc, do)
 	if blocked == "" || err != nil {
 		return err
 	}
-	return cmp.Or(s.parking.staysParked(ctx, sc), fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked))
+	return cmp.Or(s.takeover.staysDisabled(ctx, sc), fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked))
 }
 
 // CopyAheadCheck is the id of the check that finds why everything would be copied under the

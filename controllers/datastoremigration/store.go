@@ -22,8 +22,8 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// room knows how much of etcd's quota is left.
-type room struct {
+// etcdQuota knows how much of etcd's quota is left.
+type etcdQuota struct {
 	copiers
 
 	quota int64
@@ -55,7 +55,7 @@ const (
 func storeRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rbac.URL("get", metricsPath)} }
 
 // storeQuota is what the size of the store is judged against.
-func (s *room) storeQuota() int64 {
+func (s *etcdQuota) storeQuota() int64 {
 	if s.quota > 0 {
 		return s.quota
 	}
@@ -66,7 +66,7 @@ func (s *room) storeQuota() int64 {
 var errNoSize = errors.New("has no metric " + sizeMetric)
 
 // storeSize asks the API server how large its store is.
-func (s *room) storeSize(ctx context.Context) (int64, error) {
+func (s *etcdQuota) storeSize(ctx context.Context) (int64, error) {
 	if s.discovery == nil {
 		return 0, errNoSize
 	}
@@ -112,7 +112,7 @@ func readSize(metrics io.Reader) (size int64, err error) {
 const StoreSpaceCheck = "store-space"
 
 // hasSpace finds a store that the copies would fill.
-func (s *room) hasSpace(dm *migration) check.Check {
+func (s *etcdQuota) hasSpace(dm *migration) check.Check {
 	return check.Check{ID: StoreSpaceCheck, Title: "etcd has room for the copies", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
 		if dm != nil && dm.Status.DatastoreLockedAt != nil {
 			return nil, nil // the copies are there
@@ -170,28 +170,28 @@ func (e *storeFullError) Error() string {
 		inMiB(e.size), inMiB(e.quota), storeLimit*100)
 }
 
-// nearlyFull is why a context of whileRoom has ended; nil: for want of something else, or not at all.
+// nearlyFull is why a context of whileQuotaLasts has ended; nil: for want of something else, or not at all.
 func nearlyFull(writing context.Context) (near *storeFullError) {
 	errors.As(context.Cause(writing), &near)
 	return near
 }
 
-// whileRoom gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
+// whileQuotaLasts gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
 // size is not known, it is not watched: Preflight has said so. Where that is due, it is looked at before anything is
 // written, unless that would be under a lock: nothing waits for it there. The function that ends the context ends the
 // watching, too.
-func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
+func (s *etcdQuota) whileQuotaLasts(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	next, watched := storeFirst, true
 	if lookFirst {
 		if next = s.dueIn(clk); next <= 0 {
-			next, watched = s.lookAtRoom(ctx, clk, cancel)
+			next, watched = s.lookAtQuota(ctx, clk, cancel)
 		}
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		for watched && sleep(ctx, clk, next) == nil {
-			next, watched = s.lookAtRoom(ctx, clk, cancel)
+			next, watched = s.lookAtQuota(ctx, clk, cancel)
 		}
 	})
 	return ctx, func() {
@@ -200,8 +200,8 @@ func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (
 	}
 }
 
-// lookAtRoom tells when to look again, and whether that is of any use.
-func (s *room) lookAtRoom(ctx context.Context, clk clock.Clock, full context.CancelCauseFunc) (next time.Duration, again bool) {
+// lookAtQuota tells when to look again, and whether that is of any use.
+func (s *etcdQuota) lookAtQuota(ctx context.Context, clk clock.Clock, full context.CancelCauseFunc) (next time.Duration, again bool) {
 	size, err := s.storeSize(ctx)
 	if err != nil {
 		return storeSoon, !unknownSize(err)
@@ -217,7 +217,7 @@ func (s *room) lookAtRoom(ctx context.Context, clk clock.Clock, full context.Can
 }
 
 // dueIn is in how long the store is to be looked at; not positive: now.
-func (s *room) dueIn(clk clock.Clock) time.Duration {
+func (s *etcdQuota) dueIn(clk clock.Clock) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.due.Sub(clk.Now())
@@ -232,10 +232,10 @@ func nextLook(size, quota int64) time.Duration {
 // ReasonStoreFull is why a migration released everything whose copies had no room.
 const ReasonStoreFull = "StoreFull"
 
-// withoutRoom makes of what ended a copy for want of room an end of the migration; nil: it was something else. A store
+// quotaExceeded makes of what ended a copy for want of room an end of the migration; nil: it was something else. A store
 // that is full already takes deletes and nothing else, not even a note that it is full: so the copies go at once,
 // before anything is written. What is written after that is tried again until somebody has made room.
-func (s *room) withoutRoom(ctx, copying context.Context, sc *scope, version string, err error) error {
+func (s *etcdQuota) quotaExceeded(ctx, copying context.Context, sc *scope, version string, err error) error {
 	if near := nearlyFull(copying); near != nil {
 		return fsm.Terminal(ReasonStoreFull, "the copies need more room than there is: %w: defragment it or raise its quota, then retry", near)
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // described are the fields of Object, as schemas. The CRD says what is in the spec; the others are what the program keeps,

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,7 +31,7 @@ func Program(o builtin.Options) *runner.Program[*Object] {
 		New:     func() *Object { return &Object{} },
 		Actions: builtin.Actions[*Object](o),
 		// All of them, as the plural is not known.
-		Rights: []rbacv1.PolicyRule{crdgate.Rights("")},
+		Rights: crdgate.Rights(""),
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 const loadCRD = `

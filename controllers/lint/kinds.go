@@ -18,8 +18,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // Known is what machines may name, and what their objects look like, where it is

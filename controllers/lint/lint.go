@@ -15,10 +15,10 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/program"
-	"github.com/phasegate/phasegate/fsm/prove"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/verify/prove"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 	"github.com/phasegate/phasegate/resources"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
 )
 
 // Objects calls a function with the state of each object that a machine drives. An error

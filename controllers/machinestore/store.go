@@ -29,7 +29,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/machine/diag"
 )
 
 // lookEvery is how often the directory is read. It is small and mostly in memory,

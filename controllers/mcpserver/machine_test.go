@@ -12,7 +12,7 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // play is a server of the shipped machine whose actions are made up.

@@ -75,7 +75,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		Made:       v1beta1.LabelName,
 		References: settings.Proxy.references(),
 		Roles:      roles,
-		Rights:     []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
+		Rights:     crdgate.Rights(v1beta1.CRDName),
 	}
 }
 

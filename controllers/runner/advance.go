@@ -69,11 +69,11 @@ func (r *Reconciler[T]) carryOut(ctx context.Context, p *pass[T], run *fsm.Run, 
 
 // inTurn is step for an action that may have to wait for its turn: after is how long then.
 func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Decision) (after time.Duration, err error) {
-	if r.turns == nil || !cmd.External {
+	if r.semaphore == nil || !cmd.External {
 		return 0, r.step(ctx, p, run, cmd)
 	}
-	if r.turns.take(p.key) {
-		defer r.turns.done()
+	if r.semaphore.take(p.key) {
+		defer r.semaphore.done()
 		return 0, r.step(ctx, p, run, cmd)
 	}
 	later := run.Postpone(turnWait)
@@ -98,15 +98,15 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 func (r *Reconciler[T]) addFinalizer(ctx context.Context, p *pass[T]) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	if name := p.finalizer(); p.state != nil && p.state.Status.Finalizer != name {
+	if name := p.finalizerLocked(); p.state != nil && p.state.Status.Finalizer != name {
 		next := p.state.DeepCopy()
 		next.Status.Finalizer = name
 		if err := p.storeState(ctx, next); err != nil {
 			return err
 		}
 	}
-	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.finalizer()) })
-	p.adoptMetadata()
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.finalizerLocked()) })
+	p.adoptMetadataLocked()
 	return err
 }
 
@@ -119,7 +119,7 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 		}
 	}
 	p.behind = false
-	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.finalizer()) })
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.finalizerLocked()) })
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
 	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) {
 		o.SetAnnotations(labels.Merge(o.GetAnnotations(), records))
 	})
-	p.adoptMetadata()
+	p.adoptMetadataLocked()
 	return err
 }
 
@@ -172,7 +172,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Observation {
 			return self, nil
 		},
 		Deleting:   !read.GetDeletionTimestamp().IsZero(),
-		Finalizer:  controllerutil.ContainsFinalizer(read, p.finalizer()),
+		Finalizer:  controllerutil.ContainsFinalizer(read, p.finalizerLocked()),
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   p.observed,

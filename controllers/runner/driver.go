@@ -115,7 +115,7 @@ func (d *Driver[T]) connect(ctx context.Context) (c clients[T], err error) {
 func (d *Driver[T]) reconciler(c clients[T], recorder events.EventRecorder) *Reconciler[T] {
 	return &Reconciler[T]{
 		Client: c.live, Machine: d.Machine.InForce, Program: c.program, Clock: clock.RealClock{}, Random: rand.Float64,
-		Recorder: recorder, Metrics: d.Metrics, Manager: d.Manager, turns: d.Limits.turns(),
+		Recorder: recorder, Metrics: d.Metrics, Manager: d.Manager, semaphore: d.Limits.semaphore(),
 		Installed: d.installed(c.crds),
 		Lease: func(ctx context.Context, manager string) (*coordinationv1.Lease, error) {
 			namespace, name, _ := strings.Cut(manager, "/")
@@ -161,7 +161,7 @@ func (d *Driver[T]) Run(ctx context.Context, missing *crdgate.Missing) error {
 			unserved.recorder = recorder
 			return d.options(reconciler), []source.Source{states, unserved}, nil
 		}
-		watch.mapper, watch.turns = own.GetRESTMapper(), reconciler.turns
+		watch.mapper, watch.semaphore = own.GetRESTMapper(), reconciler.semaphore
 		watch.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
 			tellRefused(ctx, c.live, recorder, machine, note)
 		}

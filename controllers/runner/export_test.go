@@ -6,10 +6,10 @@ import "k8s.io/apimachinery/pkg/types"
 func Unfit(err error) error { return unfitError{err} }
 
 // SetTurns bounds the calls outwards.
-func (r *Reconciler[T]) SetTurns(n int) { r.turns = Limits{ExternalCalls: n}.turns() }
+func (r *Reconciler[T]) SetTurns(n int) { r.semaphore = Limits{ExternalCalls: n}.semaphore() }
 
 // OccupyTurn is another object that calls outwards, until free is called.
 func (r *Reconciler[T]) OccupyTurn() (free func()) {
-	r.turns.take(types.NamespacedName{Name: "another"})
-	return r.turns.done
+	r.semaphore.take(types.NamespacedName{Name: "another"})
+	return r.semaphore.done
 }

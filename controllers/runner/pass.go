@@ -44,8 +44,8 @@ func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
 func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Decision, stored func()) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	p.settle(run)
-	if err := p.store(ctx); err != nil {
+	p.settleLocked(run)
+	if err := p.storeLocked(ctx); err != nil {
 		return err
 	}
 	p.observed = p.stored.GetGeneration()
@@ -56,10 +56,10 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Decision, sto
 		if p.behind = p.behind || cmd.Transition != nil || p.news(); !p.behind || p.mayLag(cmd) {
 			return nil
 		}
-	case cmd.Early && p.shows():
+	case cmd.Early && p.showsLocked():
 		return nil
 	}
-	return p.show(ctx)
+	return p.showLocked(ctx)
 }
 
 // mayLag tells whether the view may wait for a later run of this pass: under a lock, each request is time that the
@@ -88,7 +88,7 @@ func (p *pass[T]) catchUp(ctx context.Context, err error) error {
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	return cmp.Or(err, p.show(ctx))
+	return cmp.Or(err, p.showLocked(ctx))
 }
 
 // startAgain tells whether an error says that the object is another one by now.
@@ -101,14 +101,14 @@ func startAgain(err error) bool {
 func (p *pass[T]) beforeActions(run *fsm.Run) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	if !p.behind && !p.shows() {
-		p.settle(run)
+	if !p.behind && !p.showsLocked() {
+		p.settleLocked(run)
 	}
 }
 
-// shows tells whether the view is about what is stored, or cannot be: what it tells of the last try is more
-// than a look that tried nothing knows. It needs sending.
-func (p *pass[T]) shows() bool {
+// showsLocked tells whether the view is about what is stored, or cannot be: what it tells of the last try is more
+// than a look that tried nothing knows.
+func (p *pass[T]) showsLocked() bool {
 	view := p.stored.MachineStatus()
 	return p.state == nil || view.Phase == "" || view.SamePosition(&p.state.Status.MachineStatus)
 }
@@ -120,10 +120,10 @@ func (p *pass[T]) news() bool {
 	return p.reported
 }
 
-// show writes the view where it is not as it should be, after a conflict once more on top of the object as it is then:
+// showLocked writes the view where it is not as it should be, after a conflict once more on top of the object as it is then:
 // who writes more often than a pass takes would keep us from it for ever. What the API server refuses in it
-// is logged: nothing depends on it. It needs sending.
-func (p *pass[T]) show(ctx context.Context) error {
+// is logged: nothing depends on it.
+func (p *pass[T]) showLocked(ctx context.Context) error {
 	if p.gone {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (p *pass[T]) show(ctx context.Context) error {
 			if err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
 				return err
 			}
-			if err := p.goOnWith(ctx, live); err != nil {
+			if err := p.refreshLocked(ctx, live); err != nil {
 				return err
 			}
 		}
@@ -150,8 +150,8 @@ func (p *pass[T]) show(ctx context.Context) error {
 	return err
 }
 
-// settle brings work to what the run says. It needs sending.
-func (p *pass[T]) settle(run *fsm.Run) {
+// settleLocked brings work to what the run says.
+func (p *pass[T]) settleLocked(run *fsm.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settled = true
@@ -220,7 +220,7 @@ func (p *pass[T]) send(ctx context.Context) error {
 	}
 	before := p.stored
 	p.stored = written
-	p.adoptMetadata()
+	p.adoptMetadataLocked()
 	if !p.once {
 		p.by.warnOf(before, written)
 		p.by.shown(ctx, before, written)
@@ -231,11 +231,11 @@ func (p *pass[T]) send(ctx context.Context) error {
 	return nil
 }
 
-// goOnWith takes over what others have written into the object: annotations, labels, managed fields, a status. The
+// refreshLocked takes over what others have written into the object: annotations, labels, managed fields, a status. The
 // error is errMoved where the pass must not go on: another object bears the name, or another manager has
 // written the state. The object was read before the state, so that a view of a newer state was either
-// seen here or conflicts with ours. It needs sending.
-func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
+// seen here or conflicts with ours.
+func (p *pass[T]) refreshLocked(ctx context.Context, live T) error {
 	state, err := readState(ctx, p.by.Client, p.spec.Machine, p.spec.Object.UID)
 	switch {
 	case err != nil:
@@ -245,7 +245,7 @@ func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
 	}
 	live.GetObjectKind().SetGroupVersionKind(p.stored.GetObjectKind().GroupVersionKind())
 	p.stored = live
-	p.adoptMetadata()
+	p.adoptMetadataLocked()
 	return nil
 }
 

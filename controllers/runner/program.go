@@ -170,7 +170,7 @@ type Reconciler[T Object[T]] struct {
 	contention memory[contended]
 	told       memory[string] // whom an object was left to
 	missing    missing
-	turns      *turns
+	semaphore  *semaphore
 	holders    holders
 	unserved   unserved
 	restarts   restarts

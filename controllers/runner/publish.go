@@ -10,14 +10,14 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
+// askedLocked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
 // and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep
-// the action from its end. It needs sending.
-func (p *pass[T]) asked(ctx context.Context, live T) bool {
+// the action from its end.
+func (p *pass[T]) askedLocked(ctx context.Context, live T) bool {
 	was := p.stored
 	return p.run != nil && live.GetUID() == was.GetUID() && live.GetGeneration() == was.GetGeneration() &&
 		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
-		controllerutil.ContainsFinalizer(live, p.finalizer()) == controllerutil.ContainsFinalizer(was, p.finalizer()) &&
+		controllerutil.ContainsFinalizer(live, p.finalizerLocked()) == controllerutil.ContainsFinalizer(was, p.finalizerLocked()) &&
 		p.run.Asks(ctx, func() (map[string]any, error) { return selfOf(live, p.state) })
 }
 
@@ -71,10 +71,10 @@ func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 		return apierrors.ObjectNotFound(err)
 	}
 	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
-		if !p.asked(ctx, live) {
+		if !p.askedLocked(ctx, live) {
 			return true
 		}
-		if err := p.goOnWith(ctx, live); err != nil {
+		if err := p.refreshLocked(ctx, live); err != nil {
 			return errors.Is(err, errMoved)
 		}
 	}

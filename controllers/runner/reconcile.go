@@ -25,8 +25,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	if wait := r.unserved.wait(r.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if r.turns.begins(req.NamespacedName) {
-		defer r.turns.ended(req.NamespacedName)
+	if r.semaphore.begins(req.NamespacedName) {
+		defer r.semaphore.ended(req.NamespacedName)
 	}
 	ctx, span := r.startPass(ctx, req)
 	result, err := r.pass(ctx, req)

@@ -61,9 +61,9 @@ var errMoved = errors.New("the object changed while the action ran")
 // noticed during a long action.
 const publishEvery = time.Second
 
-// finalizer is the one that keeps this object: that of the machine when the object was begun, by whatever name another
-// revision has for it. It needs sending.
-func (p *pass[T]) finalizer() string {
+// finalizerLocked is the one that keeps this object: that of the machine when the object was begun, by whatever name another
+// revision has for it.
+func (p *pass[T]) finalizerLocked() string {
 	if p.state != nil && p.state.Status.Finalizer != "" {
 		return p.state.Status.Finalizer
 	}
@@ -78,9 +78,8 @@ func (p *pass[T]) about() runtime.Object {
 	return p.stored
 }
 
-// adoptMetadata takes over what the server answered; the status of work stays.
-// It needs sending.
-func (p *pass[T]) adoptMetadata() {
+// adoptMetadataLocked takes over what the server answered; the status of work stays.
+func (p *pass[T]) adoptMetadataLocked() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.work.SetResourceVersion(p.stored.GetResourceVersion())

@@ -125,9 +125,9 @@ func sameState(machine *fsm.Machine, stored *v1alpha1.MachineStateStatus, next *
 	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, saved)
 }
 
-// nextState is what is to be stored of this pass; nil where the machine has not begun, or
-// nothing has changed. It needs sending.
-func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
+// nextStateLocked is what is to be stored of this pass; nil where the machine has not begun, or
+// nothing has changed.
+func (p *pass[T]) nextStateLocked() (*v1alpha1.MachineState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st, saved := p.work.MachineStatus(), p.saved
@@ -140,7 +140,7 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 			saved = withText(saved, v1alpha1.SavedStatus, text)
 		}
 	}
-	finalizer := p.finalizer()
+	finalizer := p.finalizerLocked()
 	if st.Phase == "" || p.state != nil && p.state.Status.Finalizer == finalizer && sameState(p.machine, &p.state.Status, st, saved) {
 		return nil, nil
 	}
@@ -175,10 +175,10 @@ func withText(all map[string]v1alpha1.SavedText, name, text string) map[string]v
 	return all
 }
 
-// store makes the run's state durable: a compare-and-swap of the state of the object,
-// which is the truth. Nothing is sent when nothing changed. It needs sending.
-func (p *pass[T]) store(ctx context.Context) error {
-	next, err := p.nextState()
+// storeLocked makes the run's state durable: a compare-and-swap of the state of the object,
+// which is the truth. Nothing is sent when nothing changed.
+func (p *pass[T]) storeLocked(ctx context.Context) error {
+	next, err := p.nextStateLocked()
 	if err != nil || next == nil {
 		return err
 	}

@@ -65,7 +65,7 @@ type waker struct {
 	served func(ctx context.Context, resource schema.GroupResource)
 
 	// turns wakes those that wait for their turn.
-	turns *turns
+	semaphore *semaphore
 
 	spread spread
 	ended  sync.WaitGroup
@@ -73,7 +73,7 @@ type waker struct {
 
 // Start does not block. It is called once; wait returns after ctx is done.
 func (w *waker) Start(ctx context.Context, q queue) error {
-	w.turns.wakes(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
+	w.semaphore.wakes(func(key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) })
 	w.ended.Go(func() { w.serve(ctx, q) })
 	return nil
 }

@@ -36,11 +36,11 @@ func (l Limits) workers() int {
 	return l.Workers + l.ExternalCalls
 }
 
-func (l Limits) turns() *turns {
+func (l Limits) semaphore() *semaphore {
 	if l.ExternalCalls == 0 {
 		return nil
 	}
-	return newTurns(l.ExternalCalls)
+	return newSemaphore(l.ExternalCalls)
 }
 
 // enqueue adds an object that has changed. One that is being deleted comes before all that wait for a worker, and

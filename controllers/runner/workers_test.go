@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 }
 
 func turnsOf(l Limits) int {
-	if t := l.turns(); t != nil {
+	if t := l.semaphore(); t != nil {
 		return t.free
 	}
 	return 0
@@ -71,7 +71,7 @@ func turnsOf(l Limits) int {
 func TestTurnsAreGivenInOrder(t *testing.T) {
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 	var woken []string
-	turns := newTurns(1)
+	turns := newSemaphore(1)
 	turns.wakes(func(key types.NamespacedName) { woken = append(woken, key.Name) })
 	pass := func(name string, calls bool) (called bool) {
 		if turns.begins(key(name)) {

@@ -24,7 +24,7 @@ var (
 )
 
 // What does not run in a cluster shows nothing there.
-var offline = regexp.MustCompile(`_test\.go$|/zz_generated|/runnertest/|/fsmtest/|fsm/(sim|story|draw|compare)/|fsm/prove|/lint/`)
+var offline = regexp.MustCompile(`_test\.go$|/zz_generated|/runnertest/|/fsmtest/|fsm/(sim|story|draw|compare)/|fsm/verify/prove|/lint/`)
 
 // reasonOf says which argument of a call becomes the reason of a condition, of a
 // transition or of an Event.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/describe"
+	"github.com/phasegate/phasegate/fsm/show/describe"
 	"github.com/phasegate/phasegate/phases"
 )
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -35,17 +34,13 @@ func exported() ([]metric, error) {
 	crdgate.NewMetrics(list)
 	inflight.New(1, list)
 	inflight.NewAdaptive(1, list)
-	store, err := load(phases.Files, "")
+	store, err := machinestore.Load(machinestore.Options{Shipped: phases.Files, Bindings: catalog.Bindings, Log: logr.Discard()})
 	if err != nil {
 		return nil, err
 	}
 	store.Register(list)
 	slices.SortFunc(list.all, func(a, b metric) int { return strings.Compare(a.name, b.name) })
 	return list.all, list.err
-}
-
-func load(shipped fs.FS, dir string) (*machinestore.Store, error) {
-	return machinestore.Load(machinestore.Options{Shipped: shipped, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 }
 
 // listing is a registry that writes down what is registered.

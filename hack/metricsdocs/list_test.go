@@ -65,22 +65,3 @@ func TestMetricsOfCalicosController(t *testing.T) {
 		t.Errorf("(-the peer's +ours):\n%s", diff)
 	}
 }
-
-func TestNotation(t *testing.T) {
-	cases := map[string]struct {
-		why    string
-		values map[int]float64
-		want   string
-	}{
-		"repeated":       {why: "1x2 is three times 1 in promtool's tests", values: map[int]float64{0: 1, 1: 1, 2: 1, 3: 2}, want: "1x2 2 stale"},
-		"comes and goes": {why: "an end is a mark of its own, a beginning is none", values: map[int]float64{1: 0.5, 4: 0.5}, want: "_x1 0.5 stale _x1 0.5"},
-		"never there":    {why: "_x5 is five times nothing", want: "_x5"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := notation(c.values, 5); got != c.want {
-				t.Errorf("got %q, want %q: %s", got, c.want, c.why)
-			}
-		})
-	}
-}

@@ -1,6 +1,6 @@
 // Package rooms holds the tree to the order in which docs/architecture.md says that it is read: imports go one way,
 // and in the packages of fsm/ so do, as far as they can, the references between files. It also keeps names of machine files
-// and retired words out of Go.
+// out of Go.
 package rooms
 
 import (
@@ -36,7 +36,7 @@ var rooms = map[string][]string{
 }
 
 // engine are the packages of fsm/, bottom to top: each may import those before it.
-var engine = []string{"fsm/printable", "fsm/diag", "fsm/expr", "fsm/program", "fsm/lint", "fsm", "fsm/prove", "fsm/graph", "fsm/describe", "fsm/diff", "fsm/simulate", "fsm/fsmtest"}
+var engine = []string{"fsm/printable", "fsm/machine/diag", "fsm/machine/expr", "fsm/machine/program", "fsm/machine/lint", "fsm", "fsm/verify/prove", "fsm/show/graph", "fsm/show/describe", "fsm/show/diff", "fsm/verify/simulate", "fsm/fsmtest"}
 
 // listed is a package of ours as the go command lists it.
 type listed struct {
@@ -156,9 +156,9 @@ func TestWrongImportsAreFound(t *testing.T) {
 		"down":             {"the one way", "controllers/runner", "fsm", false},
 		"up":               {"a room knows nothing of those above it", "fsm", "controllers/runner", true},
 		"beside":           {"resources and fsm do not know each other", "resources", "fsm", true},
-		"in fsm":           {"the engine runs a program", "fsm", "fsm/program", false},
-		"in fsm up":        {"a program is data, and nothing runs in it", "fsm/program", "fsm", true},
-		"in fsm beside":    {"lint and the proof do not know each other", "fsm/lint", "fsm/prove", true},
+		"in fsm":           {"the engine runs a program", "fsm", "fsm/machine/program", false},
+		"in fsm up":        {"a program is data, and nothing runs in it", "fsm/machine/program", "fsm", true},
+		"in fsm beside":    {"lint and the proof do not know each other", "fsm/machine/lint", "fsm/verify/prove", true},
 		"in fsm, new":      {"a new package gets a place", "fsm/new", "fsm", true},
 		"same room":        {"controllers have no order yet", "controllers/runner", "controllers/machinestore", false},
 		"data":             {"a page is embedded where it is", "cmd/kubectl-phasegate", "docs/lint", false},

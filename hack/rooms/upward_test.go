@@ -14,8 +14,8 @@ import (
 // upward is how many pairs of files of a package may refer to each other against the order that has fewest of them. A
 // reference up is one that a reader cannot follow from the bottom; a number that grows wants another cut.
 var upward = map[string]int{
-	"fsm/printable": 0, "fsm/diag": 1, "fsm/expr": 1, "fsm/program": 4, "fsm/lint": 0, "fsm": 0, "fsm/prove": 4,
-	"fsm/describe": 5, "fsm/graph": 1, "fsm/diff": 1, "fsm/simulate": 8, "fsm/fsmtest": 0,
+	"fsm/printable": 0, "fsm/machine/diag": 1, "fsm/machine/expr": 1, "fsm/machine/program": 4, "fsm/machine/lint": 0, "fsm": 0, "fsm/verify/prove": 4,
+	"fsm/show/describe": 5, "fsm/show/graph": 1, "fsm/show/diff": 1, "fsm/verify/simulate": 8, "fsm/fsmtest": 0,
 	"controllers/runner": 0,
 }
 

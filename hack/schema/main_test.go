@@ -92,7 +92,7 @@ func TestGoodMachinesAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []string{}
-	for _, glob := range []string{"fsm/testdata/machines/*.yaml", "fsm/*/testdata/*.yaml", "controllers/*/testdata/*.yaml", "cmd/kubectl-phasegate/internal/*/testdata/*.yaml"} {
+	for _, glob := range []string{"fsm/testdata/machines/*.yaml", "fsm/*/testdata/*.yaml", "fsm/*/*/testdata/*.yaml", "controllers/*/testdata/*.yaml", "cmd/kubectl-phasegate/internal/*/testdata/*.yaml"} {
 		names, err := filepath.Glob(filepath.Join(root, glob))
 		if err != nil {
 			t.Fatal(err)

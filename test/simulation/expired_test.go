@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // hear notes when the last look came to its end.

@@ -13,7 +13,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // model stands for the actions of a controller of its own: of what they do in a cluster

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
-	"github.com/phasegate/phasegate/fsm/simulate"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
 // site is what a machine asks over HTTP: the paths of one server for all scenes.

@@ -232,12 +232,15 @@ func (g *Gate) Ready(context.Context) (string, error) {
 	}
 }
 
-// Rights are what a Gate needs: to see the CRD of its name and that of MachineState, or
-// all of them where it knows the kind only and crdName is empty.
-func Rights(crdName string) rbacv1.PolicyRule {
-	var names []string
-	if crdName != "" {
-		names = []string{crdName, v1alpha1.MachineStateCRD}
+// Rights are what a Gate needs: to see the CRD of its name, or all of them where it knows the kind only and crdName is empty;
+// and for its controller to ask whether there is the one of MachineState.
+func Rights(crdName string) []rbacv1.PolicyRule {
+	const group, resource = "apiextensions.k8s.io", "customresourcedefinitions"
+	if crdName == "" {
+		return []rbacv1.PolicyRule{rbac.Rule("list watch", group, resource)}
 	}
-	return rbac.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
+	return []rbacv1.PolicyRule{
+		rbac.Rule("list watch", group, resource, crdName),
+		rbac.Rule("list", group, resource, v1alpha1.MachineStateCRD),
+	}
 }

@@ -93,7 +93,7 @@ func TestEachAlertFires(t *testing.T) {
 	for _, group := range rules(t) {
 		for _, rule := range group.Rules {
 			if rule.Alert != "" && !fires[rule.Alert] {
-				t.Errorf("%s fires in no play: add one to hack/metricsdocs", rule.Alert)
+				t.Errorf("%s fires in no play: add one to plays/", rule.Alert)
 			}
 		}
 	}
@@ -110,12 +110,16 @@ func watch(t *testing.T, name string) []string {
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		t.Fatal(err)
 	}
+	known := exported(t)
 	series, length := "load "+p.Interval.String()+"\n", 0
 	for _, s := range p.Series {
 		line := s.Series + " " + s.Values
 		_, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(line)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, fault := range check(s.Series, known) {
+			t.Errorf("a series that no manager has: %s", fault)
 		}
 		series, length = series+"  "+line+"\n", max(length, len(values))
 	}

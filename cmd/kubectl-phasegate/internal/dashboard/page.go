@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
-	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 	"github.com/phasegate/phasegate/fsm/printable"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // CRD is a CustomResourceDefinition of the kind that a machine drives, as YAML. Its status

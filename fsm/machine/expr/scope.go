@@ -1,0 +1,257 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	declared "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+)
+
+// baseEnv costs milliseconds, and is the same for all machines.
+var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := environment.MustBaseEnvSet(version.MustParseGeneric(celRelease)).Env(environment.NewExpressions)
+	if err != nil {
+		return nil, err
+	}
+	opts := []cel.EnvOption{
+		cel.ParserExpressionSizeLimit(maxExprSize),
+		cel.ParserRecursionLimit(maxExprDepth),
+		cel.EnableMacroCallTracking(), // explain shows all() as it was written
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops), mixedLiterals{}),
+	}
+	for name, t := range rootTypes {
+		opts = append(opts, cel.Variable(name, t))
+	}
+	return env.Extend(opts...)
+})
+
+// Scope is what the expressions at one place of a file can see, and of which type
+// it is. Compiling a file goes from place to place and changes it on the way; once
+// the file is compiled, nothing does.
+type Scope struct {
+	// Provider knows the types of the libraries and of self.
+	types.Provider
+	env  *cel.Env
+	self *Schema
+	// objects are the fields of the types that objectType names.
+	objects map[string]map[string]*cel.Type
+	// shapes are what is known of outputs, one of each step that may have given it; nil: nothing.
+	shapes map[string][]Shape
+	// AnyResult: which results there are is not known here.
+	AnyResult bool
+}
+
+// NewScope is what every expression of a machine can see: an object of a schema, nil for one that is unknown, and the
+// guards of a program.
+func NewScope(self *Schema, guards []string) (*Scope, error) {
+	base, err := baseEnv()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}, shapes: map[string][]Shape{}}
+	s.Provider = base.CELTypeProvider()
+	if self != nil {
+		if s.Provider, err = self.types.WithTypeProvider(s.Provider); err != nil {
+			return nil, err
+		}
+	}
+	s.Define(VarResult, nil)
+	s.Define(VarVariables, nil)
+	s.Define(VarRequest, nil)
+	s.Define(VarPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
+	asked := map[string]*cel.Type{}
+	for _, name := range guards {
+		asked[name] = cel.BoolType
+	}
+	s.Define(VarGuards, asked)
+	opts := []cel.EnvOption{cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s)}
+	if s.raw() {
+		opts = append(opts, numberFunctions()...)
+	}
+	s.env, err = base.Extend(opts...)
+	return s, err
+}
+
+// raw tells whether expressions are only checked, for a program that reads its objects as JSON has them.
+func (s *Scope) raw() bool { return s.self != nil && s.self.raw }
+
+// Define says which fields the type of a path has.
+func (s *Scope) Define(path string, fields map[string]*cel.Type) *cel.Type {
+	t := objectType(path)
+	if fields == nil {
+		fields = map[string]*cel.Type{}
+	}
+	s.objects[t.TypeName()] = fields
+	return t
+}
+
+// Fields of the type of a path; to be read, or added to.
+func (s *Scope) Fields(path string) map[string]*cel.Type {
+	return s.objects[objectType(path).TypeName()]
+}
+
+// root is the type of a root; nil when there is no such root.
+func (s *Scope) root(name string) *cel.Type {
+	switch {
+	case name != VarSelf:
+		return rootTypes[name]
+	case s.self != nil:
+		return s.self.decl.CelType()
+	}
+	return cel.DynType
+}
+
+// NoResults forgets the outputs of the steps.
+func (s *Scope) NoResults() {
+	s.Define(VarResult, nil)
+	s.shapes = map[string][]Shape{}
+	s.AnyResult = false
+}
+
+// AddResults makes outputs known, and the shapes of those that have one. An output that two steps have with different
+// types is either, since the second step may be left out; with certain it is not.
+func (s *Scope) AddResults(outputs map[string]Type, shapes map[string]Shape, certain bool) {
+	known := s.Fields(VarResult)
+	for name, t := range outputs {
+		s.setShape(name, shapes[name], certain)
+		if old, twice := known[name]; twice && !old.IsExactType(t.CELType()) {
+			known[name] = cel.DynType
+		} else {
+			known[name] = t.CELType()
+		}
+	}
+}
+
+// FindStructType is the checker's question for a type.
+func (s *Scope) FindStructType(name string) (*types.Type, bool) {
+	if _, ours := s.objects[name]; ours {
+		return types.NewTypeTypeWithParam(cel.ObjectType(name)), true
+	}
+	return s.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames is the checker's question for the fields of a type.
+func (s *Scope) FindStructFieldNames(name string) ([]string, bool) {
+	if fields, ours := s.objects[name]; ours {
+		return slices.Sorted(maps.Keys(fields)), true
+	}
+	if s.self != nil {
+		if t, known := s.self.types.FindDeclType(name); known {
+			return slices.Sorted(maps.Keys(t.Fields)), true
+		}
+	}
+	return s.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType is the checker's question for a field.
+func (s *Scope) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	fields, ours := s.objects[name]
+	if !ours {
+		return s.Provider.FindStructFieldType(name, field)
+	}
+	t, known := fields[field]
+	if !known && s.AnyResult && name == rootTypes[VarResult].TypeName() {
+		t, known = cel.DynType, true
+	}
+	return &types.FieldType{Type: t}, known
+}
+
+// field is the type behind a name; known is false when the type has no such field,
+// and the type is nil when that cannot be told.
+func (s *Scope) field(t *cel.Type, name string) (ft *cel.Type, known bool) {
+	switch t.Kind() {
+	case types.StructKind:
+		if f, ok := s.FindStructFieldType(t.TypeName(), name); ok {
+			return f.Type, true
+		}
+		return nil, false
+	case types.MapKind:
+		return t.Parameters()[1], true
+	}
+	return nil, true
+}
+
+// check refuses names that are not there, with what there is instead; the type
+// checker would only say that a field is undefined.
+func (s *Scope) check(r exprRef) *Problem {
+	if r.nameless() {
+		return &Problem{Code: "PG006", Message: r.root + " is read without a name", Fix: fmt.Sprintf("write %s.NAME", r.root), Offset: r.offsets[0]}
+	}
+	t := s.root(r.root)
+	for i, name := range r.names[1:] {
+		next, known := s.field(t, name)
+		if !known {
+			e := s.unknown(r, i+1, t)
+			e.Offset = r.offsets[i+1]
+			return e
+		}
+		if next == nil {
+			return s.misshapen(r)
+		}
+		t = next
+	}
+	return s.misshapen(r)
+}
+
+// unknown says that the i-th name of a reference is not there.
+func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
+	fields, _ := s.FindStructFieldNames(in.TypeName())
+	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
+	could := func(what string) string { return diag.Instead(name, what, fields[:min(len(fields), 30)]) }
+	switch {
+	case i == 1 && r.root == VarResult:
+		return &Problem{Code: "PG006", Message: path + " is an output of no step before this place", Fix: could("outputs here")}
+	case i == 1 && r.root == VarGuards:
+		return &Problem{Code: "PG005", Message: fmt.Sprintf("guard %q is not known to this program", name), Fix: could("known guards")}
+	case i == 1 && r.root == VarVariables:
+		return &Problem{Code: "PG006", Message: path + " is not declared before this place", Fix: "declare it under spec.variables, in order; " + could("declared before")}
+	case i == 1 && r.root == VarRequest:
+		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
+	}
+	fix := could("fields")
+	if plain, _ := declared.Unescape(name); s.raw() && slices.Contains(fields, plain) {
+		fix = fmt.Sprintf("write %s[%q]", strings.Join(r.names[:i], "."), plain)
+	}
+	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: fix}
+}
+
+// setShape notes what is known of an output. What was known before counts as well where the step may be left out.
+func (s *Scope) setShape(output string, shape Shape, certain bool) {
+	if certain {
+		s.shapes[output] = nil
+	}
+	s.shapes[output] = append(s.shapes[output], shape)
+}
+
+// misshapen refuses a path into an output that leads to nothing, whichever step it is of.
+func (s *Scope) misshapen(r exprRef) *Problem {
+	if r.root != VarResult || len(r.names) < 3 {
+		return nil
+	}
+	var first *Misshape
+	for _, shape := range s.shapes[r.field] {
+		if shape == nil {
+			return nil
+		}
+		m := shape(r.names[2:])
+		if m == nil {
+			return nil
+		}
+		if first == nil {
+			first = m
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return &Problem{Code: "PG006", Message: first.Message, Fix: first.Fix, Offset: r.offsets[2+first.At]}
+}

@@ -1,0 +1,80 @@
+package program
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/phasegate/phasegate/fsm/machine/diag"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+)
+
+type compiler struct {
+	def   *Definition
+	b     Bindings
+	scope *expr.Scope
+	prog  *Program
+	diags diag.Diagnostics
+	// declared is where each name was declared first, by what it is of.
+	declared map[string]string
+}
+
+func (c *compiler) find(path, code, message, fix string) {
+	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
+}
+
+func (c *compiler) warn(path, code, message, fix string) {
+	x := c.def.Finding(path, code, message, fix)
+	x.Severity = diag.SeverityWarning
+	c.diags = append(c.diags, x)
+}
+
+// compile also notes what was compiled, and which guards of the program the file asks.
+func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
+	e, errs := c.scope.Compile(text)
+	if !slices.Contains(c.prog.Texts, text) {
+		c.prog.Texts = append(c.prog.Texts, text)
+	}
+	for _, name := range e.Reads(expr.VarGuards) {
+		if !slices.Contains(c.prog.Guards, name) {
+			c.prog.Guards = append(c.prog.Guards, name)
+		}
+	}
+	return e, errs
+}
+
+// expr compiles an expression; what it may see is what the scope says now. Without a text there is none.
+func (c *compiler) expr(path, text string, wantBool bool) *expr.Expr {
+	if text == "" {
+		return nil
+	}
+	e, errs := c.compile(text)
+	c.findIn(path, text, errs)
+	if e != nil && wantBool && !e.IsBool() {
+		c.find(path, "PG007", fmt.Sprintf("guard %q is %s, not a boolean", text, e.Out), "compare it with something")
+	}
+	return e
+}
+
+func (c *compiler) template(path, text string) *expr.Template {
+	if text == "" {
+		return nil
+	}
+	t, errs := expr.ParseTemplate(text, c.compile)
+	c.findIn(path, text, errs)
+	for _, e := range t.Within() {
+		c.prog.InText[e] = true
+	}
+	return t
+}
+
+// findIn points into the text that stands at a path.
+func (c *compiler) findIn(path, text string, errs []expr.Problem) {
+	for _, e := range errs {
+		x := c.def.Finding(path, e.Code, e.Message, e.Fix)
+		x.Pos = c.def.Inside(path, text, e.Offset)
+		if e.Severity != "" {
+			x.Severity = e.Severity
+		}
+		c.diags = append(c.diags, x)
+	}
+}

@@ -1,0 +1,91 @@
+package simulate
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+)
+
+var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+
+// checkState finds what the schema of MachineState would refuse, and what is in place
+// without being in the ledger.
+func (w *Fake) checkState() {
+	st := w.Stored
+	if len(st.History) > v1alpha1.HistoryLimit || len(st.Held) > 32 {
+		w.defect("the state is out of bounds: %d transitions, %d held", len(st.History), len(st.Held))
+	}
+	names := map[string]bool{}
+	for _, q := range st.Requests {
+		if names[q.Name] {
+			w.defect("request %s is in the state twice", q.Name)
+		}
+		names[q.Name] = true
+	}
+	for _, h := range st.History {
+		if len(h.Reason) > 128 || len(h.Message) > 512 {
+			w.defect("a transition is out of bounds: %+v", h)
+		}
+	}
+	w.checkLedger()
+	w.checkInvariants()
+}
+
+// checkView finds what the schema of the object's CRD would refuse.
+func (w *Fake) checkView() {
+	st := w.ShownMachine
+	if len(st.Blocked) > 16 || len(st.OnDelete.String()) > 640 {
+		w.defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
+	}
+	for _, b := range st.Blocked {
+		if len(b.Guard) > 1024 || len(b.Value) > 1024 {
+			w.defect("blocked is out of bounds: %+v", b)
+		}
+	}
+	w.checkConditions()
+}
+
+// checkInvariants asks those of the file, whenever what they are about has changed.
+func (w *Fake) checkInvariants() {
+	// An object that vanished was not let go by its machine: what must be true then is
+	// what is true while it is being deleted.
+	s := program.InvariantState{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
+	if !w.hasState() && !w.gone {
+		return // lost: nobody knows
+	}
+	if reflect.DeepEqual(s, w.checked) {
+		return
+	}
+	w.checked = s
+	for _, name := range w.Machine.Broken(s) {
+		w.defect("invariant %s is not true in phase %s with held %v, in place %v", name, s.Phase, s.Held, s.InPlace)
+	}
+}
+
+func (w *Fake) checkLedger() {
+	for _, name := range w.InPlace() {
+		if !slices.Contains(w.held(), name) && !w.kept[name] {
+			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.HeldNames())
+		}
+	}
+}
+
+func (w *Fake) checkConditions() {
+	var raised []string
+	for _, c := range w.Shown.Conditions {
+		if !reasonOfCondition.MatchString(c.Reason) {
+			w.defect("condition %s: %q is not a reason", c.Type, c.Reason)
+		}
+		if c.Status == metav1.ConditionTrue {
+			raised = append(raised, c.Type)
+		}
+	}
+	if len(raised) > 1 {
+		w.defect("conditions %v are true together", raised)
+	}
+}
