@@ -66,10 +66,25 @@ func (u uses) ups(order []string) (all []string) {
 	return all
 }
 
-// order is one with few references up: each file is put where it has fewest, until that changes nothing. It need not be
-// the best there is, and is the same each time.
+// order is one with few references up: each file comes after those that it refers to, and where that is a circle it is put
+// where it has fewest, until that changes nothing. It need not be the best there is, and is the same each time.
 func (u uses) order() []string {
-	best := slices.Sorted(maps.Keys(u))
+	var best []string
+	seen := map[string]bool{}
+	var visit func(string)
+	visit = func(f string) {
+		if seen[f] {
+			return
+		}
+		seen[f] = true
+		for _, below := range slices.Sorted(maps.Keys(u[f])) {
+			visit(below)
+		}
+		best = append(best, f)
+	}
+	for _, f := range slices.Sorted(maps.Keys(u)) {
+		visit(f)
+	}
 	for better := true; better; {
 		better = false
 		for _, f := range slices.Clone(best) {
