@@ -13,8 +13,8 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/diag"
-	"github.com/phasegate/phasegate/fsm/show/graph"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 	"github.com/phasegate/phasegate/fsm/verify/prove"
 )
 

@@ -20,8 +20,8 @@ import (
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/diag"
-	"github.com/phasegate/phasegate/fsm/printable"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 type lintOptions struct {

@@ -134,7 +134,8 @@ func (d *Driver[T]) options(r reconcile.Reconciler) controller.Options {
 
 // Run drives the objects of the kind, and what objects have left that are gone: that alone where missing says why the
 // objects cannot be watched. It is for a crdgate.Gate: it returns when ctx is done and everything it used is freed, and may
-// be called again then.
+// be called again then. The error is that of clients or of a controller that could not be made, or whose sources did not
+// sync in time.
 func (d *Driver[T]) Run(ctx context.Context, missing *crdgate.Missing) error {
 	c, err := d.connect(ctx)
 	if err != nil {
@@ -190,7 +191,7 @@ type Controller struct {
 // NeedLeaderElection makes the manager start it on the leader only.
 func (c *Controller) NeedLeaderElection() bool { return true }
 
-// Start runs until ctx is done and the controller has ended.
+// Start runs until ctx is done and the controller has ended. The error is that of crdgate.Gate.Start.
 func (c *Controller) Start(ctx context.Context) error {
 	if !c.Machine.Await(ctx) {
 		return nil

@@ -96,7 +96,7 @@ type PodEventSource struct {
 // NeedLeaderElection is false: each process reads its own copy of the files.
 func (t *PodEventSource) NeedLeaderElection() bool { return false }
 
-// Start tells of each finding once, until ctx is done.
+// Start tells of each finding once, until ctx is done; it has no error.
 func (t *PodEventSource) Start(ctx context.Context) error {
 	var told []machinestore.Refusal
 	for {

@@ -20,7 +20,8 @@ import (
 
 // Reconcile makes one pass: it takes the object as far as it goes, commit by commit, and says what comes after it. A conflict
 // is not an error but news: everything is dropped and the pass starts again. Nor is the end of ctx: a program that ends
-// leaves the rest to the next one. A kind that is not served is waited for, by all objects together.
+// leaves the rest to the next one. A kind that is not served is waited for, by all objects together. Any other error of the API
+// server is returned, for the queue to repeat the pass with its backoff.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if wait := r.unserved.wait(r.now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil

@@ -21,7 +21,8 @@ func (s *Scope[T]) Report(change func(T)) {
 
 // Save keeps a text with the state of the object, at once, for what must be on record before
 // a deed, and be there although the object is gone. An empty text removes it. Saving what
-// is saved already makes no request.
+// is saved already makes no request. An error means that it may not be on record: a write that was refused, a state that
+// another manager has written, or one of which the API server has dropped a part.
 func (s *Scope[T]) Save(ctx context.Context, name, text string) error {
 	p := s.pass
 	p.sending.Lock()

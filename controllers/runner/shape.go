@@ -36,7 +36,8 @@ type Shape struct {
 	mostConditions int64
 }
 
-// ShapeOf reads the schema of a version of a CRD.
+// ShapeOf reads the schema of a version of a CRD. The error says that there is no such version, that it has no status
+// subresource, or that its schema is not structural.
 func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Shape, error) {
 	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 	if i < 0 {

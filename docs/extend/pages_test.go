@@ -17,8 +17,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/verify/prove"
 	"github.com/phasegate/phasegate/resources"
 )

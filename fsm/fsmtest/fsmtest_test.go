@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 

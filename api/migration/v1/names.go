@@ -28,11 +28,11 @@ const SideDoorVersion = "v3precopy"
 
 // Annotations. The values are compatible with the peer's.
 const (
-	// AnnotationSavedAPIService on the parked APIService holds what it was, as JSON.
+	// AnnotationSavedAPIService on the disabled APIService holds what it was, as JSON.
 	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
 	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
-	// AnnotationLockedBy on a ClusterInformation, on the fence and on the parked APIService holds
+	// AnnotationLockedBy on a ClusterInformation, on the fence and on the disabled APIService holds
 	// the UID of the migration that locked it.
 	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
 	// AnnotationV3Open on the ClusterInformation of v1 holds the UID of the migration that has opened v3.

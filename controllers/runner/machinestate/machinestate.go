@@ -80,7 +80,7 @@ func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*
 	return New([]*v1alpha1.MachineState{state}, ""), nil
 }
 
-// List reads the states of all objects of a machine.
+// List reads the states of all objects of a machine. The error is one that Get has, too.
 func List(ctx context.Context, c client.Reader, machine string) (*States, error) {
 	var all []*v1alpha1.MachineState
 	for state, err := range Each(ctx, c, machine) {
@@ -152,7 +152,7 @@ func (s *States) Unread() string { return s.unread }
 
 // Over lays the state of an object over its status. The note is empty, or says that the
 // status is a view that may be stale, since there is no state to be read. An object that
-// no machine has touched needs none.
+// no machine has touched needs none. The error is that of Overlay.
 func (s *States) Over(o Object, uid types.UID) (note string, err error) {
 	if state := s.Of(uid); state != nil {
 		return "", Overlay(o, state)
@@ -167,7 +167,8 @@ func (s *States) Over(o Object, uid types.UID) (note string, err error) {
 }
 
 // Overlay lays a state over the status of its object. Fields that the state does not have
-// are cleared, since others can write the status, but for what MachineStatus.KeepShown keeps.
+// are cleared, since others can write the status, but for what MachineStatus.KeepShown keeps. The error says that the saved
+// status cannot be read.
 func Overlay(o Object, state *v1alpha1.MachineState) error {
 	st := o.MachineStatus()
 	view := *st

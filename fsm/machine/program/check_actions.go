@@ -27,14 +27,14 @@ func Compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
 }
 
 func compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
-	c := &compiler{def: def, b: b}
+	c := &compiler{findings: &findings{def: def, declared: map[string]string{}}, b: b}
 	var err error
 	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {
 		c.find("spec.for", "PG000", "the schema of the objects cannot be used: "+err.Error(), "correct the CRD")
 		return nil, c.diags
 	}
 	c.run()
-	c.graph()
+	(&graph{c.findings, c.prog, b.For}).check()
 	c.bind()
 	c.roles()
 	return c.prog, c.diags

@@ -15,80 +15,88 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
-// graph checks the phases and the ways between them.
-func (c *compiler) graph() {
-	c.checkKind()
-	c.checkMachineName()
-	c.checkTargets()
-	c.events()
-	c.checkReachable()
-	c.checkFinalizer()
-	c.checkWatches("spec", c.def.Spec.Watch)
-	for _, p := range c.prog.Order {
-		c.checkWatches(p.Path, p.Watch)
-		c.checkName(p)
-		c.checkDeadEnd(p)
-		c.checkShadowed(p)
-		c.checkOnDelete(p)
-		c.checkLiveness(p)
+// graph are the phases of a compiled file, and the ways between them.
+type graph struct {
+	*findings
+	prog *Program
+	// of is the kind that the program drives; empty: any.
+	of v1alpha1.ObjectKind
+}
+
+// check finds what is wrong with them, and makes the events.
+func (g *graph) check() {
+	g.checkKind()
+	g.checkMachineName()
+	g.checkTargets()
+	g.events()
+	g.checkReachable()
+	g.checkFinalizer()
+	g.checkWatches("spec", g.def.Spec.Watch)
+	for _, p := range g.prog.Order {
+		g.checkWatches(p.Path, p.Watch)
+		g.checkName(p)
+		g.checkDeadEnd(p)
+		g.checkShadowed(p)
+		g.checkOnDelete(p)
+		g.checkLiveness(p)
 	}
 }
 
 // checkKind: the actions of a program of its own read and write objects of one kind.
-func (c *compiler) checkKind() {
-	if want, got := c.b.For, c.def.Spec.For; want.Kind != "" && got != want {
-		c.find("spec.for", "PG000", fmt.Sprintf("machine %s drives %s %s in this program, not %s %s", c.def.Metadata.Name, want.APIVersion, want.Kind, got.APIVersion, got.Kind),
+func (g *graph) checkKind() {
+	if want, got := g.of, g.def.Spec.For; want.Kind != "" && got != want {
+		g.find("spec.for", "PG000", fmt.Sprintf("machine %s drives %s %s in this program, not %s %s", g.def.Metadata.Name, want.APIVersion, want.Kind, got.APIVersion, got.Kind),
 			fmt.Sprintf("write {apiVersion: %s, kind: %s}, or give the machine another name", want.APIVersion, want.Kind))
 	}
 }
 
-func (c *compiler) checkTargets() {
-	if c.prog.Phases[c.def.Spec.Initial] == nil {
-		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases(c.def.Spec.Initial))
+func (g *graph) checkTargets() {
+	if g.prog.Phases[g.def.Spec.Initial] == nil {
+		g.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", g.def.Spec.Initial), g.prog.knownPhases(g.def.Spec.Initial))
 	}
-	c.checkUpgrade()
-	for _, p := range c.prog.Order {
+	g.checkUpgrade()
+	for _, p := range g.prog.Order {
 		for _, e := range p.Edges() {
-			if c.prog.Phases[e.To] == nil {
-				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases(e.To))
+			if g.prog.Phases[e.To] == nil {
+				g.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), g.prog.knownPhases(e.To))
 			}
 		}
 	}
 }
 
 // knownPhases says what could be written in place of the name of a phase.
-func (c *compiler) knownPhases(name string) string {
-	return diag.Instead(name, "phases of this machine", c.prog.Names())
+func (prog *Program) knownPhases(name string) string {
+	return diag.Instead(name, "phases of this machine", prog.Names())
 }
 
 // checkReachable follows the ways from the initial phase, and those to an end. With
 // a target that does not exist the ways are not those that the author has in mind.
-func (c *compiler) checkReachable() {
-	if slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool { return d.Code == "PG001" }) {
+func (g *graph) checkReachable() {
+	if slices.ContainsFunc(g.diags, func(d diag.Diagnostic) bool { return d.Code == "PG001" }) {
 		return
 	}
-	start := []string{c.def.Spec.Initial}
-	for _, q := range c.prog.Recover {
+	start := []string{g.def.Spec.Initial}
+	for _, q := range g.prog.Recover {
 		start = append(start, q.To)
 	}
-	_, seen := c.prog.Walk(anyEdge, start...)
-	for _, p := range c.prog.Order {
+	_, seen := g.prog.Walk(anyEdge, start...)
+	for _, p := range g.prog.Order {
 		if _, reached := seen[p.Name]; !reached {
-			c.find(p.Path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
+			g.find(p.Path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
 		}
 	}
-	for _, p := range c.endless() {
-		c.find(p.Path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
+	for _, p := range g.endless() {
+		g.find(p.Path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
 			"add onDelete: {to: P} and lead P to a phase with end: true")
 	}
 }
 
 // endless are the phases from which no end is reachable; without those that only
 // lead to others of them, unless they go round in a circle.
-func (c *compiler) endless() []*Phase {
+func (g *graph) endless() []*Phase {
 	var all, last []*Phase
-	for _, p := range c.prog.Order {
-		ahead, _ := c.prog.Walk(anyEdge, p.Name)
+	for _, p := range g.prog.Order {
+		ahead, _ := g.prog.Walk(anyEdge, p.Name)
 		if slices.ContainsFunc(ahead, func(q *Phase) bool { return q.End || q.OnDelete != nil && q.OnDelete.None }) {
 			continue
 		}
@@ -103,30 +111,30 @@ func (c *compiler) endless() []*Phase {
 	return last
 }
 
-func (c *compiler) checkFinalizer() {
-	if name := c.def.Spec.Finalizer; name != "" {
+func (g *graph) checkFinalizer() {
+	if name := g.def.Spec.Finalizer; name != "" {
 		const fix = "write DOMAIN/NAME, with a domain of yours: example.com/maintenance"
 		if flaws := validation.IsQualifiedName(name); len(flaws) > 0 {
-			c.find("spec.finalizer", "PG000", fmt.Sprintf("%q is no finalizer, and the API server refuses it: %s", name, flaws[0]), fix)
+			g.find("spec.finalizer", "PG000", fmt.Sprintf("%q is no finalizer, and the API server refuses it: %s", name, flaws[0]), fix)
 		} else if !strings.Contains(name, "/") {
-			c.warn("spec.finalizer", "PG000", fmt.Sprintf("finalizer %q has no domain: the API server warns of it, and another program may take it for its own", name), fix)
+			g.warn("spec.finalizer", "PG000", fmt.Sprintf("finalizer %q has no domain: the API server warns of it, and another program may take it for its own", name), fix)
 		}
 		return
 	}
-	needs := len(c.def.Spec.Effects) > 0
-	for _, p := range c.prog.Order {
+	needs := len(g.def.Spec.Effects) > 0
+	for _, p := range g.prog.Order {
 		needs = needs || p.Deletion
 	}
 	if needs {
-		c.find("spec", "PG017", "the machine has effects or deletion phases but no finalizer: a deletion would skip them", "add finalizer: DOMAIN/NAME")
+		g.find("spec", "PG017", "the machine has effects or deletion phases but no finalizer: a deletion would skip them", "add finalizer: DOMAIN/NAME")
 	}
 }
 
 // checkMachineName: the name is a label of metrics and the controller that Events
 // report.
-func (c *compiler) checkMachineName() {
-	if flaws := validation.IsDNS1123Subdomain(c.def.Metadata.Name); len(flaws) > 0 {
-		c.find("metadata.name", "PG000", fmt.Sprintf("%q is not a name for a machine", c.def.Metadata.Name), flaws[0])
+func (g *graph) checkMachineName() {
+	if flaws := validation.IsDNS1123Subdomain(g.def.Metadata.Name); len(flaws) > 0 {
+		g.find("metadata.name", "PG000", fmt.Sprintf("%q is not a name for a machine", g.def.Metadata.Name), flaws[0])
 	}
 }
 
@@ -137,46 +145,46 @@ var shownName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 
 // checkName refuses the names that libraries of state machines read as
 // callbacks, and those that a status could not show.
-func (c *compiler) checkName(p *Phase) {
+func (g *graph) checkName(p *Phase) {
 	reserved := p.Name == "event" || p.Name == "state"
 	for _, prefix := range reservedPrefixes {
 		reserved = reserved || strings.HasPrefix(p.Name, prefix)
 	}
 	if reserved {
-		c.find(p.Path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
+		g.find(p.Path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
 	}
-	c.checkShown(p.Path+".name", p.Name)
-	c.checkShown(p.Path+".showAs", p.ShowAs)
+	g.checkShown(p.Path+".name", p.Name)
+	g.checkShown(p.Path+".showAs", p.ShowAs)
 }
 
-func (c *compiler) checkShown(path, name string) {
+func (f *findings) checkShown(path, name string) {
 	if name != "" && !shownName.MatchString(name) {
-		c.find(path, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
+		f.find(path, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
 			"begin with a letter, use letters, digits, - and _, at most 63")
 	}
 }
 
-func (c *compiler) checkDeadEnd(p *Phase) {
+func (g *graph) checkDeadEnd(p *Phase) {
 	if p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady || len(p.Next) > 0 {
 		return
 	}
 	if p.Timeout != nil && p.Timeout.To != "" {
 		return
 	}
-	c.find(p.Path+".name", "PG003", fmt.Sprintf("phase %s is a dead end: not terminal, not end, no exit", p.Name),
+	g.find(p.Path+".name", "PG003", fmt.Sprintf("phase %s is a dead end: not terminal, not end, no exit", p.Name),
 		"add next:, or terminal: success|failure, or end: true")
 }
 
-func (c *compiler) checkShadowed(p *Phase) {
+func (g *graph) checkShadowed(p *Phase) {
 	seen := map[string]int{}
 	for i, x := range p.Next {
 		path := fmt.Sprintf("%s.next[%d]", p.Path, i)
 		if open, ok := seen[""]; ok {
-			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] is always open", i, open), "put the exit that is always open last, and have only one")
+			g.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] is always open", i, open), "put the exit that is always open last, and have only one")
 			continue
 		}
 		if first, ok := seen[x.When]; ok {
-			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
+			g.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
 		}
 		if p.Exits[i].always() {
 			seen[""] = i
@@ -194,45 +202,45 @@ func (x Exit) always() bool {
 }
 
 // checkWatches: a watch is set up once for all objects.
-func (c *compiler) checkWatches(path string, all []v1alpha1.Watch) {
+func (g *graph) checkWatches(path string, all []v1alpha1.Watch) {
 	for i, w := range all {
 		for field, text := range map[string]string{"apiVersion": w.APIVersion, "kind": w.Kind, "name": w.Name} {
 			if strings.Contains(text, "${") {
-				c.find(fmt.Sprintf("%s.watch[%d].%s", path, i, field), "PG000", fmt.Sprintf("%s of a watch is %q, which no object is called: a watch knows no expressions", field, text),
+				g.find(fmt.Sprintf("%s.watch[%d].%s", path, i, field), "PG000", fmt.Sprintf("%s of a watch is %q, which no object is called: a watch knows no expressions", field, text),
 					"write owned: true for what this machine makes, leave the watch out and rely on poll:, or name one object plainly")
 			}
 		}
 	}
 }
 
-func (c *compiler) checkOnDelete(p *Phase) {
+func (g *graph) checkOnDelete(p *Phase) {
 	if p.Deletion {
 		return
 	}
 	fix := "add onDelete: {to: PHASE}, {hold: TEXT} or {none: true}"
 	if p.OnDelete == nil {
-		c.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
+		g.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
 		return
 	}
 	if Count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None) != 1 {
-		c.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
+		g.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
 	}
 }
 
 // checkLiveness finds phases that could sleep for ever.
-func (c *compiler) checkLiveness(p *Phase) {
-	if p.End || p.Terminal != "" || c.wakes(p) {
+func (g *graph) checkLiveness(p *Phase) {
+	if p.End || p.Terminal != "" || g.wakes(p) {
 		return
 	}
 	open := len(p.Exits) > 0 && p.Exits[len(p.Exits)-1].When == ""
 	if !open && p.PollEvery == 0 {
-		c.find(p.Path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
+		g.find(p.Path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
 			"add poll: 10s, watch: or timeout: with to:")
 	}
 }
 
 // wakes tells whether a phase looks again without a poll. A timeout that only
 // says so would leave it asleep.
-func (c *compiler) wakes(p *Phase) bool {
-	return len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil && p.Timeout.To != ""
+func (g *graph) wakes(p *Phase) bool {
+	return len(p.Watch) > 0 || len(g.def.Spec.Watch) > 0 || p.Timeout != nil && p.Timeout.To != ""
 }

@@ -25,7 +25,7 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 			}
 		}
 		if c.prog.Phases[src.To] == nil {
-			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases(src.To))
+			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.prog.knownPhases(src.To))
 		}
 		c.reason(path+".reason", src.Reason)
 		c.recovered(path, src.Holds)
@@ -51,42 +51,42 @@ func (c *compiler) recovered(path string, holds []string) {
 }
 
 // checkUpgrade checks that old names are old and new ones exist.
-func (c *compiler) checkUpgrade() {
-	u := c.def.Spec.Upgrade
+func (g *graph) checkUpgrade() {
+	u := g.def.Spec.Upgrade
 	if u == nil {
 		return
 	}
-	c.checkPhaseMap()
-	c.checkNames("effectMap", "effect", u.EffectMap, func(name string) bool { return c.prog.Effects[name].Name != "" })
-	c.checkNames("requestMap", "request", u.RequestMap, func(name string) bool { return c.prog.Requests[name] != nil })
-	c.checkNames("stepMap", "step", u.StepMap, func(name string) bool {
-		return slices.ContainsFunc(c.prog.Order, func(p *Phase) bool {
+	g.checkPhaseMap()
+	g.checkNames("effectMap", "effect", u.EffectMap, func(name string) bool { return g.prog.Effects[name].Name != "" })
+	g.checkNames("requestMap", "request", u.RequestMap, func(name string) bool { return g.prog.Requests[name] != nil })
+	g.checkNames("stepMap", "step", u.StepMap, func(name string) bool {
+		return slices.ContainsFunc(g.prog.Order, func(p *Phase) bool {
 			return slices.ContainsFunc(p.StepList, func(s Step) bool { return s.Label == name })
 		})
 	})
 }
 
-func (c *compiler) checkNames(field, what string, names map[string]string, known func(string) bool) {
+func (g *graph) checkNames(field, what string, names map[string]string, known func(string) bool) {
 	for _, old := range slices.Sorted(maps.Keys(names)) {
 		path := "spec.upgrade." + field + "." + old
 		if known(old) {
-			c.find(path, "PG000", fmt.Sprintf("%s %s is one of this revision: it needs no adoption", what, old), "remove the entry")
+			g.find(path, "PG000", fmt.Sprintf("%s %s is one of this revision: it needs no adoption", what, old), "remove the entry")
 		}
 		if !known(names[old]) {
-			c.find(path, "PG000", fmt.Sprintf("%s %q does not exist", what, names[old]), fmt.Sprintf("name the %s that took the place of %s", what, old))
+			g.find(path, "PG000", fmt.Sprintf("%s %q does not exist", what, names[old]), fmt.Sprintf("name the %s that took the place of %s", what, old))
 		}
 	}
 }
 
 // checkPhaseMap makes an edge of each phase that an older revision had.
-func (c *compiler) checkPhaseMap() {
-	for _, old := range slices.Sorted(maps.Keys(c.def.Spec.Upgrade.PhaseMap)) {
-		to, path := c.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
-		if c.prog.Phases[old] != nil {
-			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
+func (g *graph) checkPhaseMap() {
+	for _, old := range slices.Sorted(maps.Keys(g.def.Spec.Upgrade.PhaseMap)) {
+		to, path := g.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
+		if g.prog.Phases[old] != nil {
+			g.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
 		}
-		if c.prog.Phases[to] == nil {
-			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases(to))
+		if g.prog.Phases[to] == nil {
+			g.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), g.prog.knownPhases(to))
 		}
 	}
 }

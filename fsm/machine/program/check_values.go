@@ -27,19 +27,19 @@ func Word(text string) string {
 }
 
 // unique finds the second of two with one name.
-func (c *compiler) unique(path, what, name string) {
+func (f *findings) unique(path, what, name string) {
 	key := what + " " + name
-	if first, twice := c.declared[key]; twice {
-		c.find(path+".name", "PG000", fmt.Sprintf("%s %q is declared twice, in line %d first", what, name, c.def.Pos(first).Line), "rename or remove one")
+	if first, twice := f.declared[key]; twice {
+		f.find(path+".name", "PG000", fmt.Sprintf("%s %q is declared twice, in line %d first", what, name, f.def.Pos(first).Line), "rename or remove one")
 		return
 	}
-	c.declared[key] = path + ".name"
+	f.declared[key] = path + ".name"
 }
 
 // selectable names can stand behind variables. and request. in an expression.
-func (c *compiler) selectable(path, what, name string) {
+func (f *findings) selectable(path, what, name string) {
 	if !expr.Identifier.MatchString(name) {
-		c.find(path+".name", "PG000", fmt.Sprintf("%q is not a name for %s", name, what), "write at most 63 letters, digits and _, a letter first")
+		f.find(path+".name", "PG000", fmt.Sprintf("%q is not a name for %s", name, what), "write at most 63 letters, digits and _, a letter first")
 	}
 }
 
@@ -53,58 +53,58 @@ func Count(set ...bool) (n int) {
 	return n
 }
 
-func (c *compiler) limit(path string, n, most int) {
+func (f *findings) limit(path string, n, most int) {
 	if n > most {
-		c.find(path, "PG000", fmt.Sprintf("%d entries, more than %d", n, most), "remove some: the status holds no more")
+		f.find(path, "PG000", fmt.Sprintf("%d entries, more than %d", n, most), "remove some: the status holds no more")
 	}
 }
 
 // phaseWords checks the texts of a phase that end up as reasons of conditions.
-func (c *compiler) phaseWords(p *Phase) {
+func (f *findings) phaseWords(p *Phase) {
 	for i, r := range p.Require {
-		c.reason(fmt.Sprintf("%s.require[%d].reason", p.Path, i), r.Reason)
+		f.reason(fmt.Sprintf("%s.require[%d].reason", p.Path, i), r.Reason)
 	}
 	for i, x := range p.Next {
-		c.reason(fmt.Sprintf("%s.next[%d].reason", p.Path, i), x.Reason)
+		f.reason(fmt.Sprintf("%s.next[%d].reason", p.Path, i), x.Reason)
 	}
 	for i, e := range p.OnError {
-		c.reason(fmt.Sprintf("%s.onError[%d].reason", p.Path, i), e.Reason)
+		f.reason(fmt.Sprintf("%s.onError[%d].reason", p.Path, i), e.Reason)
 	}
 	if p.Timeout != nil {
-		c.reason(p.Path+".timeout.reason", p.Timeout.Reason)
-		c.reason(p.Path+".timeout.stalled", p.Timeout.Stalled)
+		f.reason(p.Path+".timeout.reason", p.Timeout.Reason)
+		f.reason(p.Path+".timeout.stalled", p.Timeout.Stalled)
 	}
 }
 
-func (c *compiler) reason(path, text string) {
+func (f *findings) reason(path, text string) {
 	if text != "" && !reasonWord.MatchString(text) {
-		c.find(path, "PG000", fmt.Sprintf("%q is not a reason", text), "write one CamelCase word")
+		f.find(path, "PG000", fmt.Sprintf("%q is not a reason", text), "write one CamelCase word")
 	}
 }
 
-func (c *compiler) duration(path, text string) time.Duration {
+func (f *findings) duration(path, text string) time.Duration {
 	if text == "" {
 		return 0
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		c.find(path, "PG000", fmt.Sprintf("%q is not a positive duration", text), "write for example 10s, 5m or 24h")
+		f.find(path, "PG000", fmt.Sprintf("%q is not a positive duration", text), "write for example 10s, 5m or 24h")
 		return 0
 	}
 	return d
 }
 
-func (c *compiler) retry(path string, src *v1alpha1.Retry, base Backoff) Backoff {
+func (f *findings) retry(path string, src *v1alpha1.Retry, base Backoff) Backoff {
 	if src == nil {
 		return base
 	}
-	r := Backoff{Base: cmp.Or(c.duration(path+".base", src.Base), base.Base), Max: cmp.Or(c.duration(path+".max", src.Max), base.Max),
+	r := Backoff{Base: cmp.Or(f.duration(path+".base", src.Base), base.Base), Max: cmp.Or(f.duration(path+".max", src.Max), base.Max),
 		Factor: cmp.Or(src.Factor, base.Factor), Jitter: *cmp.Or(src.Jitter, &base.Jitter), Attempts: src.Attempts, To: src.To}
 	if r.Factor < 1 || r.Jitter < 0 || r.Jitter > 1 || r.Attempts < 0 {
-		c.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
+		f.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
 	}
 	if r.To != "" && r.Attempts == 0 {
-		c.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
+		f.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
 	}
 	return r
 }

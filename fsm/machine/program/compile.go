@@ -19,7 +19,6 @@ var defaultRetry = Backoff{Base: time.Second, Max: 5 * time.Minute, Factor: 2, J
 
 func (c *compiler) run() {
 	spec := &c.def.Spec
-	c.declared = map[string]string{}
 	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, Requests: map[string]*Request{},
 		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, Self: c.b.Self}
 	c.variables(spec.Variables)
@@ -196,9 +195,9 @@ func (c *compiler) phaseSense(p *Phase) {
 	}
 }
 
-func (c *compiler) oneOf(path, got string, allowed ...string) {
+func (f *findings) oneOf(path, got string, allowed ...string) {
 	if !slices.Contains(allowed, got) {
-		c.find(path, "PG000", fmt.Sprintf("%s is %q", path, got), fmt.Sprintf("write one of %q", allowed[1:]))
+		f.find(path, "PG000", fmt.Sprintf("%s is %q", path, got), fmt.Sprintf("write one of %q", allowed[1:]))
 	}
 }
 

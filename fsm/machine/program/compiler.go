@@ -8,24 +8,30 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
-type compiler struct {
+// findings is what is wrong in a file.
+type findings struct {
 	def   *Definition
-	b     Bindings
-	scope *expr.Scope
-	prog  *Program
 	diags diag.Diagnostics
 	// declared is where each name was declared first, by what it is of.
 	declared map[string]string
 }
 
-func (c *compiler) find(path, code, message, fix string) {
-	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
+// compiler makes a program of a file.
+type compiler struct {
+	*findings
+	b     Bindings
+	scope *expr.Scope
+	prog  *Program
 }
 
-func (c *compiler) warn(path, code, message, fix string) {
-	x := c.def.Finding(path, code, message, fix)
+func (f *findings) find(path, code, message, fix string) {
+	f.diags = append(f.diags, f.def.Finding(path, code, message, fix))
+}
+
+func (f *findings) warn(path, code, message, fix string) {
+	x := f.def.Finding(path, code, message, fix)
 	x.Severity = diag.SeverityWarning
-	c.diags = append(c.diags, x)
+	f.diags = append(f.diags, x)
 }
 
 // compile also notes what was compiled, and which guards of the program the file asks.
@@ -68,13 +74,13 @@ func (c *compiler) template(path, text string) *expr.Template {
 }
 
 // findIn points into the text that stands at a path.
-func (c *compiler) findIn(path, text string, errs []expr.Problem) {
+func (f *findings) findIn(path, text string, errs []expr.Problem) {
 	for _, e := range errs {
-		x := c.def.Finding(path, e.Code, e.Message, e.Fix)
-		x.Pos = c.def.Inside(path, text, e.Offset)
+		x := f.def.Finding(path, e.Code, e.Message, e.Fix)
+		x.Pos = f.def.Inside(path, text, e.Offset)
 		if e.Severity != "" {
 			x.Severity = e.Severity
 		}
-		c.diags = append(c.diags, x)
+		f.diags = append(f.diags, x)
 	}
 }

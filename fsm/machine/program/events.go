@@ -52,43 +52,43 @@ func (s *PhaseEvents) Leads(name string) string {
 	return ""
 }
 
-func (c *compiler) newSource(name string) *PhaseEvents {
+func (g *graph) newSource(name string) *PhaseEvents {
 	s := &PhaseEvents{Name: name, Means: map[string]Meaning{}}
-	c.prog.Events[name] = s
+	g.prog.Events[name] = s
 	return s
 }
 
 // events makes the events of all sources, and finds two of one name.
-func (c *compiler) events() {
-	c.prog.Events = map[string]*PhaseEvents{}
-	c.beginnings()
-	if u := c.def.Spec.Upgrade; u != nil {
+func (g *graph) events() {
+	g.prog.Events = map[string]*PhaseEvents{}
+	g.beginnings()
+	if u := g.def.Spec.Upgrade; u != nil {
 		for _, old := range slices.Sorted(maps.Keys(u.PhaseMap)) {
-			if c.prog.Phases[old] == nil { // else it is found elsewhere
-				c.newSource(old).add(ReasonReplaced, u.PhaseMap[old], Meaning{Guards: []*expr.Expr{nil}, Renames: true})
+			if g.prog.Phases[old] == nil { // else it is found elsewhere
+				g.newSource(old).add(ReasonReplaced, u.PhaseMap[old], Meaning{Guards: []*expr.Expr{nil}, Renames: true})
 			}
 		}
 	}
-	for _, p := range c.prog.Order {
-		c.phaseEvents(p)
+	for _, p := range g.prog.Order {
+		g.phaseEvents(p)
 	}
 }
 
 // beginnings are the ways into a first phase.
-func (c *compiler) beginnings() {
-	s := c.newSource(NoPhase)
-	s.add(ReasonCreated, c.def.Spec.Initial, Meaning{Guards: []*expr.Expr{nil}})
+func (g *graph) beginnings() {
+	s := g.newSource(NoPhase)
+	s.add(ReasonCreated, g.def.Spec.Initial, Meaning{Guards: []*expr.Expr{nil}})
 	first := map[string]string{}
-	for i, q := range c.prog.Recover {
-		c.event(s, first, fmt.Sprintf("spec.recover[%d]", i), RecoverEvent(q), q.To, Meaning{Guards: []*expr.Expr{q.WhenExpr}, unnamed: q.Reason == ""})
+	for i, q := range g.prog.Recover {
+		g.event(s, first, fmt.Sprintf("spec.recover[%d]", i), RecoverEvent(q), q.To, Meaning{Guards: []*expr.Expr{q.WhenExpr}, unnamed: q.Reason == ""})
 	}
 }
 
-func (c *compiler) phaseEvents(p *Phase) {
-	s, first := c.newSource(p.Name), map[string]string{}
+func (g *graph) phaseEvents(p *Phase) {
+	s, first := g.newSource(p.Name), map[string]string{}
 	for i := range p.StepList {
 		if step := &p.StepList[i]; step.WaitFor == 0 { // a wait calls nothing
-			c.event(s, first, step.Path, step.Label, p.Name, Meaning{})
+			g.event(s, first, step.Path, step.Label, p.Name, Meaning{})
 		}
 	}
 	guards := map[string]*expr.Expr{}
@@ -96,21 +96,21 @@ func (c *compiler) phaseEvents(p *Phase) {
 		guards[NextPath(p, i)] = x.WhenExpr
 	}
 	for _, e := range p.Edges() {
-		c.event(s, first, e.Path, e.Event, e.To, Meaning{Guards: []*expr.Expr{guards[e.Path]}, unnamed: e.Reason == ""})
+		g.event(s, first, e.Path, e.Event, e.To, Meaning{Guards: []*expr.Expr{guards[e.Path]}, unnamed: e.Reason == ""})
 	}
 }
 
 // event adds what stands at a path, or finds that there is another event of its name; first is where each stands first.
-func (c *compiler) event(s *PhaseEvents, first map[string]string, path, name, to string, m Meaning) {
+func (g *graph) event(s *PhaseEvents, first map[string]string, path, name, to string, m Meaning) {
 	if s.add(name, to, m) {
 		first[name] = cmp.Or(first[name], path)
 		return
 	}
 	at := "by the engine"
 	if first[name] != "" {
-		at = fmt.Sprintf("in line %d", c.def.Pos(first[name]).Line)
+		at = fmt.Sprintf("in line %d", g.def.Pos(first[name]).Line)
 	}
-	c.find(path, "PG000", fmt.Sprintf("there is another %s here, %s: steps and transitions are known by their names, and by nothing else", name, at),
+	g.find(path, "PG000", fmt.Sprintf("there is another %s here, %s: steps and transitions are known by their names, and by nothing else", name, at),
 		"give it a reason: of its own, or a step a name:")
 }
 

@@ -64,7 +64,7 @@ func (c *compiler) invariantNames(inv *Invariant) {
 		switch {
 		case m.OfPhase && m.Name != "" && c.prog.Phases[m.Name] == nil:
 			c.findIn(inv.Path, inv.Text, []expr.Problem{{Code: "PG001", Offset: m.Offset,
-				Message: fmt.Sprintf("phase %q does not exist", m.Name), Fix: c.knownPhases(m.Name)}})
+				Message: fmt.Sprintf("phase %q does not exist", m.Name), Fix: c.prog.knownPhases(m.Name)}})
 		case m.OfEffect:
 			if c.prog.Effects[m.Name].Name == "" {
 				c.findIn(inv.Path, inv.Text, []expr.Problem{{Code: "PG005", Offset: m.Offset,

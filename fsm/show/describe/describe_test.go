@@ -13,9 +13,9 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/show/describe"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/show/describe"
 )
 
 var update = flag.Bool("update", false, "write the stories under testdata anew")

@@ -11,8 +11,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/diag"
-	"github.com/phasegate/phasegate/fsm/show/diff"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/show/diff"
 )
 
 const before = `apiVersion: phasegate.dev/v1alpha1

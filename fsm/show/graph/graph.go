@@ -13,8 +13,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/printable"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/printable"
 )
 
 // Options leave things out of a picture, and mark others.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/show/graph"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 )
 
 var update = flag.Bool("update", false, "write the pictures under testdata anew")

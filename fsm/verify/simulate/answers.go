@@ -60,24 +60,24 @@ func (q queue[T]) next(times func(T) int) (answer T, after queue[T], ok bool) {
 // once they are used up, it answers with zero outputs. The name is the one that
 // the machine calls it by: of spec.actions, or of the program. PHASE/STEP, or STEP where no
 // action is called so, is more exact, and comes first.
-func (w *Fake) Give(action string, answers ...Answer) {
-	w.given.actions[action] = queue[Answer]{answers: answers}
+func (g *given) Give(action string, answers ...Answer) {
+	g.actions[action] = queue[Answer]{answers: answers}
 }
 
 // Once puts an answer before those that were given.
-func (w *Fake) Once(action string, a Answer) {
+func (g *given) Once(action string, a Answer) {
 	a.Times = 1
-	old := w.given.actions[action]
-	w.given.actions[action] = queue[Answer]{answers: append([]Answer{a}, old.answers...)}
+	old := g.actions[action]
+	g.actions[action] = queue[Answer]{answers: append([]Answer{a}, old.answers...)}
 }
 
 // GiveGuard says what a Go guard answers from now on, front to back; without
 // answers, or once they are used up, it is open.
-func (w *Fake) GiveGuard(guard string, answers ...GuardAnswer) {
-	w.given.guards[guard] = queue[GuardAnswer]{answers: answers}
+func (g *given) GiveGuard(guard string, answers ...GuardAnswer) {
+	g.guards[guard] = queue[GuardAnswer]{answers: answers}
 }
 
-func (w *Fake) guard(name string) GuardAnswer {
+func (w *world) guard(name string) GuardAnswer {
 	g, after, ok := w.given.guards[name].next(func(g GuardAnswer) int { return g.Times })
 	if !ok {
 		w.note("guard "+name, "guard %s is not given: it is open", name)
@@ -88,15 +88,15 @@ func (w *Fake) guard(name string) GuardAnswer {
 }
 
 // note says something about the simulation once.
-func (w *Fake) note(key, format string, args ...any) {
-	if !w.noted[key] {
-		w.noted[key] = true
-		w.event(EventNote, format, args...)
+func (j *journal) note(key, format string, args ...any) {
+	if !j.noted[key] {
+		j.noted[key] = true
+		j.event(EventNote, format, args...)
 	}
 }
 
 // act calls an action.
-func (w *Fake) act(name string, cmd fsm.Decision) fsm.Result {
+func (w *world) act(name string, cmd fsm.Decision) fsm.Result {
 	a, said := w.answer(name, cmd)
 	w.Called = append(w.Called, name)
 	text := "act " + name
@@ -110,7 +110,7 @@ func (w *Fake) act(name string, cmd fsm.Decision) fsm.Result {
 }
 
 // answer is what the action answers, with all its outputs, and those that were given.
-func (w *Fake) answer(name string, cmd fsm.Decision) (a Answer, said map[string]any) {
+func (w *world) answer(name string, cmd fsm.Decision) (a Answer, said map[string]any) {
 	known := false
 	if w.Respond != nil {
 		a, known = w.Respond(name, cmd)
@@ -132,7 +132,7 @@ func (w *Fake) answer(name string, cmd fsm.Decision) (a Answer, said map[string]
 }
 
 // stepNames are those of the step that calls an action, the most exact first. What an undo releases has none.
-func (w *Fake) stepNames(cmd fsm.Decision) []string {
+func (w *world) stepNames(cmd fsm.Decision) []string {
 	if cmd.Effect != "" {
 		return nil
 	}
@@ -144,10 +144,10 @@ func (w *Fake) stepNames(cmd fsm.Decision) []string {
 }
 
 // next is what was given for an action under one of its names.
-func (w *Fake) next(names ...string) (Answer, bool) {
+func (g *given) next(names ...string) (Answer, bool) {
 	for _, name := range names {
-		if a, after, ok := w.given.actions[name].next(func(a Answer) int { return a.Times }); ok {
-			w.given.actions[name] = after
+		if a, after, ok := g.actions[name].next(func(a Answer) int { return a.Times }); ok {
+			g.actions[name] = after
 			return a, true
 		}
 	}
@@ -186,7 +186,7 @@ func outcome(o fsm.Result, said map[string]any) string {
 
 // written is the name by which the machine calls an action: that of the file, not
 // that of the program.
-func (w *Fake) written(run *fsm.Run, cmd fsm.Decision) string {
+func (w *world) written(run *fsm.Run, cmd fsm.Decision) string {
 	prog, at := w.Machine.Program(), run.Status()
 	if e, known := prog.Effects[cmd.Effect]; known && e.BoundRelease.Use == cmd.Action {
 		return e.Release
@@ -199,7 +199,7 @@ func (w *Fake) written(run *fsm.Run, cmd fsm.Decision) string {
 
 // effect changes the world as the action would, and checks the ledger. Undone is the
 // effect that an undo releases.
-func (w *Fake) effect(name, undone string, o fsm.Result) {
+func (w *world) effect(name, undone string, o fsm.Result) {
 	for _, e := range w.Machine.Definition().Spec.Effects {
 		switch {
 		case undone != "":

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
@@ -15,7 +17,7 @@ var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_
 
 // checkState finds what the schema of MachineState would refuse, and what is in place
 // without being in the ledger.
-func (w *Fake) checkState() {
+func (w *world) checkState() {
 	st := w.Stored
 	if len(st.History) > v1alpha1.HistoryLimit || len(st.Held) > 32 {
 		w.defect("the state is out of bounds: %d transitions, %d held", len(st.History), len(st.Held))
@@ -36,22 +38,8 @@ func (w *Fake) checkState() {
 	w.checkInvariants()
 }
 
-// checkView finds what the schema of the object's CRD would refuse.
-func (w *Fake) checkView() {
-	st := w.ShownMachine
-	if len(st.Blocked) > 16 || len(st.OnDelete.String()) > 640 {
-		w.defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
-	}
-	for _, b := range st.Blocked {
-		if len(b.Guard) > 1024 || len(b.Value) > 1024 {
-			w.defect("blocked is out of bounds: %+v", b)
-		}
-	}
-	w.checkConditions()
-}
-
 // checkInvariants asks those of the file, whenever what they are about has changed.
-func (w *Fake) checkInvariants() {
+func (w *world) checkInvariants() {
 	// An object that vanished was not let go by its machine: what must be true then is
 	// what is true while it is being deleted.
 	s := program.InvariantState{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
@@ -67,7 +55,7 @@ func (w *Fake) checkInvariants() {
 	}
 }
 
-func (w *Fake) checkLedger() {
+func (w *world) checkLedger() {
 	for _, name := range w.InPlace() {
 		if !slices.Contains(w.held(), name) && !w.kept[name] {
 			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.HeldNames())
@@ -75,17 +63,28 @@ func (w *Fake) checkLedger() {
 	}
 }
 
-func (w *Fake) checkConditions() {
+// viewDefects are what the schema of the object's CRD would refuse, and conditions that contradict each other.
+func viewDefects(shown fsm.Summary, st v1alpha1.MachineStatus) (found []string) {
+	defect := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if len(st.Blocked) > 16 || len(st.OnDelete.String()) > 640 {
+		defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
+	}
+	for _, b := range st.Blocked {
+		if len(b.Guard) > 1024 || len(b.Value) > 1024 {
+			defect("blocked is out of bounds: %+v", b)
+		}
+	}
 	var raised []string
-	for _, c := range w.Shown.Conditions {
+	for _, c := range shown.Conditions {
 		if !reasonOfCondition.MatchString(c.Reason) {
-			w.defect("condition %s: %q is not a reason", c.Type, c.Reason)
+			defect("condition %s: %q is not a reason", c.Type, c.Reason)
 		}
 		if c.Status == metav1.ConditionTrue {
 			raised = append(raised, c.Type)
 		}
 	}
 	if len(raised) > 1 {
-		w.defect("conditions %v are true together", raised)
+		defect("conditions %v are true together", raised)
 	}
+	return found
 }

@@ -40,8 +40,24 @@ var (
 	ErrTooLong = fmt.Errorf("the run is longer than %d looks or %d years", MaxLooks, MaxTime/(365*24*time.Hour))
 )
 
-// Fake is one object and its machine. It is not safe for concurrent use.
+// Fake is one object, its machine, and the driver of both. It is not safe for concurrent use.
 type Fake struct {
+	world
+	// Interrupt is asked before and after each command is carried out; true kills
+	// the driver there.
+	Interrupt func(cmd fsm.Decision, done bool) bool
+	crash     *crashPoint
+
+	// wake is when the driver comes back by itself. paced is what it remembers for View.Due.
+	wake  time.Time
+	paced *time.Time
+	limit int
+}
+
+// world is what there is without the driver: the API server, and what actions change.
+type world struct {
+	journal
+	given
 	// Machine drives the object. Another one is what a changed file is.
 	Machine *fsm.Machine
 	// Stored is the state: the truth, and all that a pass begins with. A test may change
@@ -65,19 +81,8 @@ type Fake struct {
 	// Respond answers for an action, by the name that the machine calls it; false
 	// leaves it to what was given.
 	Respond func(action string, cmd fsm.Decision) (Answer, bool)
-	// Interrupt is asked before and after each command is carried out; true kills
-	// the driver there.
-	Interrupt func(cmd fsm.Decision, done bool) bool
-	// Tell hears what happens.
-	Tell func(Event)
 	// Called lists the actions called, in order.
 	Called []string
-	// Defects are violations of what must hold in every run of every machine: each
-	// is a defect of the engine or of whoever changed Stored.
-	Defects []string
-
-	now          time.Time
-	looks, limit int
 
 	// What else the API server stores: everything but status and finalizers.
 	content              map[string]any
@@ -86,6 +91,8 @@ type Fake struct {
 	deleting, gone       bool
 	// vanished: gone without its machine having let it go.
 	vanished bool
+	// dirty: the driver has to look, at once.
+	dirty bool
 	// The state has a version of its own; deleted is true once it was deleted.
 	stateVersion int
 	// recorded is the finalizer that the state has on record.
@@ -94,21 +101,24 @@ type Fake struct {
 	// adopted is the machine whose names inPlace and kept have.
 	adopted *fsm.Machine
 
-	// wake is when the driver comes back by itself; dirty: at once. paced is what it remembers
-	// for View.Due.
-	wake  time.Time
-	dirty bool
-	paced *time.Time
-
-	given given
-	noted map[string]bool
-	crash *crashPoint
-
 	// inPlace are the effects taken and not released; kept are those that the
 	// machine leaves in place for good.
 	inPlace, released, kept map[string]bool
 	// checked is the situation that the invariants of the file were asked about last.
 	checked program.InvariantState
+}
+
+// journal is the clock, and what has happened.
+type journal struct {
+	// Tell hears what happens.
+	Tell func(Event)
+	// Defects are violations of what must hold in every run of every machine: each
+	// is a defect of the engine or of whoever changed Stored.
+	Defects []string
+
+	now   time.Time
+	looks int
+	noted map[string]bool
 }
 
 // Event is one thing that happened.
@@ -137,9 +147,9 @@ const (
 // status.machine in it is where the run goes on. The error says what is wrong
 // with the object.
 func New(m *fsm.Machine, object map[string]any) (*Fake, error) {
-	w := &Fake{Machine: m, now: Epoch, limit: MaxLooks, version: 1, generation: 1, dirty: true,
-		given: given{actions: map[string]queue[Answer]{}, guards: map[string]queue[GuardAnswer]{}}, noted: map[string]bool{},
-		inPlace: map[string]bool{}, released: map[string]bool{}, kept: map[string]bool{}}
+	w := &Fake{limit: MaxLooks, world: world{Machine: m, version: 1, generation: 1, dirty: true,
+		journal: journal{now: Epoch, noted: map[string]bool{}}, given: given{actions: map[string]queue[Answer]{}, guards: map[string]queue[GuardAnswer]{}},
+		inPlace: map[string]bool{}, released: map[string]bool{}, kept: map[string]bool{}}}
 	if err := w.create(object); err != nil {
 		return nil, err
 	}
@@ -151,25 +161,25 @@ func New(m *fsm.Machine, object map[string]any) (*Fake, error) {
 }
 
 // Now is the time in the world.
-func (w *Fake) Now() time.Time { return w.now }
+func (j *journal) Now() time.Time { return j.now }
 
 // Gone tells whether the object was deleted and nobody keeps it any more.
-func (w *Fake) Gone() bool { return w.gone }
+func (w *world) Gone() bool { return w.gone }
 
 // Over tells whether the object is gone, and its state too: nothing happens any more.
-func (w *Fake) Over() bool { return w.gone && !w.hasState() }
+func (w *world) Over() bool { return w.gone && !w.hasState() }
 
 // Deleting tells whether somebody asked for the deletion of the object.
-func (w *Fake) Deleting() bool { return w.deleting }
+func (w *world) Deleting() bool { return w.deleting }
 
 // Version counts the writes to the object.
-func (w *Fake) Version() int { return w.version }
+func (w *world) Version() int { return w.version }
 
 // InPlace lists the effects that were taken and not released.
-func (w *Fake) InPlace() []string { return slices.Sorted(maps.Keys(w.inPlace)) }
+func (w *world) InPlace() []string { return slices.Sorted(maps.Keys(w.inPlace)) }
 
 // Tick moves the clock while the driver is not running.
-func (w *Fake) Tick(d time.Duration) { w.now = w.now.Add(d) }
+func (j *journal) Tick(d time.Duration) { j.now = j.now.Add(d) }
 
 // Step sets the clock forward or back, as somebody with a wrong one would: a sleep
 // lasts as long as it would have.
@@ -184,7 +194,7 @@ func (w *Fake) Step(d time.Duration) {
 }
 
 // Wake makes the driver look, as the change of a watched object does.
-func (w *Fake) Wake() { w.dirty = true }
+func (w *world) Wake() { w.dirty = true }
 
 // RunUntilIdle looks at once, and again until there is nothing to do before time goes
 // on. The error is ErrRestless or ErrTooLong.
@@ -236,14 +246,14 @@ func (w *Fake) due() bool {
 	return !w.Over() && (w.dirty || !w.wake.IsZero() && !w.wake.After(w.now))
 }
 
-func (w *Fake) tell(format string, args ...any) { w.event(EventDid, format, args...) }
+func (j *journal) tell(format string, args ...any) { j.event(EventDid, format, args...) }
 
-func (w *Fake) event(kind EventKind, format string, args ...any) {
-	if w.Tell != nil {
-		w.Tell(Event{At: w.now.Sub(Epoch), Look: w.looks, Kind: kind, Text: expr.Clip(fmt.Sprintf(format, args...), maxText)})
+func (j *journal) event(kind EventKind, format string, args ...any) {
+	if j.Tell != nil {
+		j.Tell(Event{At: j.now.Sub(Epoch), Look: j.looks, Kind: kind, Text: expr.Clip(fmt.Sprintf(format, args...), maxText)})
 	}
 }
 
-func (w *Fake) defect(format string, args ...any) {
-	w.Defects = append(w.Defects, fmt.Sprintf("%s: "+format, append([]any{w.now.Sub(Epoch)}, args...)...))
+func (j *journal) defect(format string, args ...any) {
+	j.Defects = append(j.Defects, fmt.Sprintf("%s: "+format, append([]any{j.now.Sub(Epoch)}, args...)...))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // create fills in what the API server would.
-func (w *Fake) create(object map[string]any) error {
+func (w *world) create(object map[string]any) error {
 	content, err := plain(object)
 	if err != nil {
 		return fmt.Errorf("object: %w", err)
@@ -57,7 +57,7 @@ func (w *Fake) create(object map[string]any) error {
 }
 
 // resume takes the run up where a status says it is.
-func (w *Fake) resume(status map[string]any) error {
+func (w *world) resume(status map[string]any) error {
 	stored, ok := status["machine"]
 	if !ok {
 		return nil
@@ -109,7 +109,7 @@ func texts(v any) ([]string, error) {
 }
 
 // Self is the object as the machine sees it; changing it changes nothing.
-func (w *Fake) Self() map[string]any {
+func (w *world) Self() map[string]any {
 	if w.gone {
 		return map[string]any{}
 	}
@@ -130,7 +130,7 @@ func (w *Fake) Self() map[string]any {
 	return self.Object
 }
 
-func (w *Fake) status() map[string]any {
+func (w *world) status() map[string]any {
 	var shown []metav1.Condition
 	for _, c := range w.Shown.Conditions {
 		if c.Type == fsm.ConditionReady || c.Status == metav1.ConditionTrue {
@@ -151,7 +151,7 @@ func (w *Fake) status() map[string]any {
 
 // Set writes a field of the object, such as spec.type; nil is null. The error names a
 // field that nobody may write.
-func (w *Fake) Set(path string, value any) error {
+func (w *world) Set(path string, value any) error {
 	keys := strings.Split(path, ".")
 	if err := writable(keys); err != nil {
 		return err
@@ -193,7 +193,7 @@ func writable(keys []string) error {
 }
 
 // Annotate writes annotations of the object.
-func (w *Fake) Annotate(annotations map[string]string) {
+func (w *world) Annotate(annotations map[string]string) {
 	object := unstructured.Unstructured{Object: w.content}
 	all := map[string]string{}
 	maps.Copy(all, object.GetAnnotations())
@@ -203,7 +203,7 @@ func (w *Fake) Annotate(annotations map[string]string) {
 }
 
 // Delete is what kubectl delete does. A second time, it does nothing.
-func (w *Fake) Delete() {
+func (w *world) Delete() {
 	if w.deleting {
 		return
 	}
@@ -213,12 +213,12 @@ func (w *Fake) Delete() {
 	w.leave()
 }
 
-func (w *Fake) touch() {
+func (w *world) touch() {
 	w.version++
 	w.dirty = true
 }
 
-func (w *Fake) leave() {
+func (w *world) leave() {
 	if w.deleting && len(w.Finalizers) == 0 && !w.gone {
 		w.gone = true
 		w.tell("gone")
@@ -226,7 +226,7 @@ func (w *Fake) leave() {
 	}
 }
 
-func (w *Fake) setFinalizer(do fsm.Verb) {
+func (w *world) setFinalizer(do fsm.Verb) {
 	name := w.finalizer()
 	if slices.Contains(w.Finalizers, name) == (do == fsm.AddFinalizer) {
 		w.defect("%s is asked for, but the finalizers are %v", do, w.Finalizers)
@@ -243,7 +243,7 @@ func (w *Fake) setFinalizer(do fsm.Verb) {
 }
 
 // record stamps the annotations that show which requests were acted on.
-func (w *Fake) record() {
+func (w *world) record() {
 	if w.gone || !w.hasState() {
 		return
 	}
@@ -270,7 +270,7 @@ type Ending struct {
 }
 
 // Ending of the run up to now.
-func (w *Fake) Ending() Ending {
+func (w *world) Ending() Ending {
 	e := Ending{Gone: w.gone, Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(),
 		Released: slices.Sorted(maps.Keys(w.released)), Requests: w.Stored.Requests}
 	for _, h := range w.Stored.History {

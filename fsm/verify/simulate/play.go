@@ -86,15 +86,15 @@ func (s *Scenario) world(m *fsm.Machine) *Fake {
 }
 
 // give lets actions and guards answer what a file says.
-func (w *Fake) give(g *Given) {
-	for name, list := range g.Actions {
+func (g *given) give(said *Given) {
+	for name, list := range said.Actions {
 		answers := make([]Answer, len(list))
 		for i, a := range list {
 			answers[i] = a.answer(i == len(list)-1)
 		}
-		w.Give(name, answers...)
+		g.Give(name, answers...)
 	}
-	for name, list := range g.Guards {
+	for name, list := range said.Guards {
 		answers := make([]GuardAnswer, len(list))
 		for i, a := range list {
 			answers[i] = GuardAnswer{Open: a.Open, Seen: a.Seen, Times: times(a.Times, i == len(list)-1)}
@@ -102,7 +102,7 @@ func (w *Fake) give(g *Given) {
 				answers[i].Err = errors.New(a.Error)
 			}
 		}
-		w.GiveGuard(name, answers...)
+		g.GiveGuard(name, answers...)
 	}
 }
 
@@ -255,7 +255,7 @@ func (e *Expect) missing(w *Fake) []string {
 	want(e.Phase == "" || e.Phase == st.Phase, "phase", e.Phase, st.Phase)
 	want(e.Step == "" || e.Step == st.Step, "step", e.Step, st.Step)
 	want(strings.Contains(w.Shown.Message, e.Message), "message", fmt.Sprintf("with %q", e.Message), fmt.Sprintf("%q", w.Shown.Message))
-	want(e.Reason == "" || slices.Contains(w.reasons(), e.Reason), "reason", e.Reason, strings.Join(w.reasons(), ", "))
+	want(e.Reason == "" || slices.Contains(reasonsOf(w.Shown), e.Reason), "reason", e.Reason, strings.Join(reasonsOf(w.Shown), ", "))
 	for _, name := range slices.Sorted(maps.Keys(e.Conditions)) {
 		is := meta.IsStatusConditionTrue(w.Shown.Conditions, name)
 		want(is == e.Conditions[name], "condition", fmt.Sprintf("%s=%t", name, e.Conditions[name]), fmt.Sprint(is))

@@ -119,7 +119,9 @@ func (w *Fake) show(run *fsm.Run, cmd fsm.Decision) error {
 		w.version++
 	}
 	w.Shown, w.ShownMachine, w.observed = run.Summary(), st, w.generation
-	w.checkView()
+	for _, found := range viewDefects(w.Shown, w.ShownMachine) {
+		w.defect("%s", found)
+	}
 	if w.killed(string(WriteView), fsm.Decision{Do: WriteView, Transition: cmd.Transition}, true) {
 		return ErrCrash
 	}

@@ -9,23 +9,23 @@ import (
 )
 
 // state is what a pass begins with: nothing where no state is stored.
-func (w *Fake) state() v1alpha1.MachineStatus {
+func (w *world) state() v1alpha1.MachineStatus {
 	if w.TrustView {
 		return w.ShownMachine
 	}
 	return w.Stored
 }
 
-func (w *Fake) hasState() bool { return w.Stored.Phase != "" && !w.deleted }
+func (w *world) hasState() bool { return w.Stored.Phase != "" && !w.deleted }
 
 // behind tells that the view shows another phase than the state: after a crash.
-func (w *Fake) behind() bool {
+func (w *world) behind() bool {
 	return w.hasState() && !w.gone && w.ShownMachine.Phase != w.Stored.Phase
 }
 
 // store is the compare-and-swap of the state, through JSON as a real API server would. It
 // creates the state before the first phase is entered.
-func (w *Fake) store(run *fsm.Run, cmd fsm.Decision, base int) error {
+func (w *world) store(run *fsm.Run, cmd fsm.Decision, base int) error {
 	if w.ConflictNext {
 		w.ConflictNext = false
 		w.stateVersion++
@@ -61,17 +61,17 @@ func (w *Fake) store(run *fsm.Run, cmd fsm.Decision, base int) error {
 }
 
 // finalizer is the one with which the object was begun, as its state says.
-func (w *Fake) finalizer() string { return cmp.Or(w.recorded, w.Machine.Finalizer()) }
+func (w *world) finalizer() string { return cmp.Or(w.recorded, w.Machine.Finalizer()) }
 
 // keep notes what the machine leaves in place from a phase on.
-func (w *Fake) keep(phase string) {
+func (w *world) keep(phase string) {
 	for _, name := range w.Machine.Program().Phases[phase].Keeps {
 		w.kept[name] = true
 	}
 }
 
 // forget deletes the state of an object that is gone, of which nothing is held.
-func (w *Fake) forget() {
+func (w *world) forget() {
 	if w.gone && len(w.Stored.Held) == 0 {
 		w.deleted = true
 	}
@@ -79,13 +79,13 @@ func (w *Fake) forget() {
 
 // adopt renames what is in place as the machine in force renames what is held: it is the
 // same thing.
-func (w *Fake) adopt() {
+func (w *world) adopt() {
 	if w.Machine == w.adopted {
 		return
 	}
 	w.adopted = w.Machine
 	for _, known := range []map[string]bool{w.inPlace, w.released, w.kept} {
-		for old, name := range w.effectMap() {
+		for old, name := range effectMap(w.Machine) {
 			if known[old] {
 				delete(known, old)
 				known[name] = true
@@ -94,18 +94,18 @@ func (w *Fake) adopt() {
 	}
 }
 
-func (w *Fake) effectMap() map[string]string {
-	if u := w.Machine.Definition().Spec.Upgrade; u != nil {
+func effectMap(m *fsm.Machine) map[string]string {
+	if u := m.Definition().Spec.Upgrade; u != nil {
 		return u.EffectMap
 	}
 	return nil
 }
 
 // held is the stored ledger, by the names of the machine in force.
-func (w *Fake) held() []string {
+func (w *world) held() []string {
 	names := w.Stored.HeldNames()
 	for i, old := range names {
-		if name, renamed := w.effectMap()[old]; renamed {
+		if name, renamed := effectMap(w.Machine)[old]; renamed {
 			names[i] = name
 		}
 	}
@@ -114,7 +114,7 @@ func (w *Fake) held() []string {
 
 // LoseState is a person who deletes the state by hand, finalizer and all. It answers what
 // was lost; a backup of it can be written to Stored again.
-func (w *Fake) LoseState() v1alpha1.MachineStatus {
+func (w *world) LoseState() v1alpha1.MachineStatus {
 	lost := w.Stored
 	w.Stored, w.recorded = v1alpha1.MachineStatus{}, ""
 	w.stateVersion++
@@ -125,14 +125,14 @@ func (w *Fake) LoseState() v1alpha1.MachineStatus {
 
 // LoseView is what happens when the CRD of the object is replaced by one that does not have
 // what the status shows, or when the object is restored without its status.
-func (w *Fake) LoseView() {
+func (w *world) LoseView() {
 	w.Shown, w.ShownMachine, w.observed = fsm.Summary{}, v1alpha1.MachineStatus{}, 0
 	w.touch()
 }
 
 // Vanish is a person who removes all finalizers and deletes the object, or its CRD: the
 // object is gone at once, whatever is held. The driver goes on until nothing is.
-func (w *Fake) Vanish() {
+func (w *world) Vanish() {
 	if w.gone {
 		return
 	}

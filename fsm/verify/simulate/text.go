@@ -11,6 +11,8 @@ import (
 	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/phasegate/phasegate/fsm"
 )
 
 const maxText = 1000
@@ -57,7 +59,7 @@ func flowValue(v any) string {
 
 // Describe tells what a person sees of the object now, several lines; times are
 // relative to now.
-func (w *Fake) Describe() string {
+func (w *world) Describe() string {
 	if w.gone {
 		return "gone, left in place " + list(w.InPlace())
 	}
@@ -99,10 +101,10 @@ func fromNow(left time.Duration) string {
 
 func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }
 
-// reasons of the conditions, each once.
-func (w *Fake) reasons() []string {
+// reasonsOf are those of the conditions, each once.
+func reasonsOf(shown fsm.Summary) []string {
 	var out []string
-	for _, c := range w.Shown.Conditions {
+	for _, c := range shown.Conditions {
 		if !slices.Contains(out, c.Reason) {
 			out = append(out, c.Reason)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
-	"github.com/phasegate/phasegate/fsm/show/graph"
 	"github.com/phasegate/phasegate/fsm/printable"
+	"github.com/phasegate/phasegate/fsm/show/graph"
 )
 
 // stale is how old the last answer of the API server may be. It is asked more often.
