@@ -2,11 +2,13 @@ package leaderguard
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +105,33 @@ func do(t *testing.T, leases coordinationclient.LeaseInterface, l *Lease, code *
 	if (err != nil) != (*code == http.StatusConflict && step != "refuse" && step != "get") {
 		t.Fatalf("%s: %v", step, err)
 	}
+}
+
+type answersLate time.Duration
+
+func (late answersLate) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(time.Duration(late))
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// Others count from when the API server has stored a renewal, which may be right after it was sent.
+func TestALeaseCountsFromWhenItsRenewalWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(10 * time.Second)
+		body := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"holderIdentity":"me"}}`
+		renewal := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l", strings.NewReader(body))
+		renewal.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+		if _, err := l.Renewals(answersLate(8 * time.Second)).RoundTrip(renewal); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.lost(); err != nil {
+			t.Errorf("8 s after it was sent: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if l.lost() == nil {
+			t.Error("10 s after it was sent, 2 s after its answer, the lease is still relied on")
+		}
+	})
 }
 
 // A connection that was open when the lease ran out is worth as little as a new one.

@@ -147,7 +147,11 @@ func TestOnlyOneIsConnectedToWhatBearsNoTwo(t *testing.T) {
 				}
 				return
 			}
-			<-first.ended
+			select {
+			case <-first.ended:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the older proxy stays attached beside a newer one: two would read one standard output")
+			}
 			b.deploys <- made // that one is gone again
 			if got, want := b.says(), waitsFor("a newer proxy is taking over: generation 6"); got != want {
 				t.Errorf("a client got %q, want %q", got, want)
