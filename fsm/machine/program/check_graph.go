@@ -15,14 +15,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
-// graph are the phases of a compiled file, and the ways between them.
-type graph struct {
-	*findings
-	prog *Program
-	// of is the kind that the program drives; empty: any.
-	of v1alpha1.ObjectKind
-}
-
 // check finds what is wrong with them, and makes the events.
 func (g *graph) check() {
 	g.checkKind()
