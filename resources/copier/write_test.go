@@ -2,7 +2,9 @@ package copier
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +102,31 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 				w.wantVerified(c)
 			}
 		})
+	}
+}
+
+// Where a dry run is refused, nothing tells before the write that a field cannot change. What somebody else has written in
+// the copy keeps it from being deleted then, too.
+func TestAnEditedCopyStaysWhereNoDryRunIsAllowed(t *testing.T) {
+	w := newWorld(t)
+	pool := kindOf(t, "IPPool")
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 10.0.0.0/8, blockSize: 26}")
+	faults := immutable(w, "")
+	refused := faults.Patch
+	faults.Patch = func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if slices.Contains(opts, client.PatchOption(client.DryRunAll)) {
+			return apierrs.NewForbidden(schema.GroupResource{Resource: "ippools"}, obj.GetName(), errors.New("this webhook knows no dry run"))
+		}
+		return refused(ctx, c, obj, patch, opts...)
+	}
+	c := w.copier(faults)
+	w.mustCopy(c)
+	w.must(w.client.Delete(t.Context(), w.get(pool.V1GVK(), "pool")))
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 11.0.0.0/8, blockSize: 26}")
+	w.patch(w.get(pool.V3GVK(), "pool"), `{"metadata":{"labels":{"his":"own"}}}`)
+	result := w.mustCopy(c)
+	if live := w.get(pool.V3GVK(), "pool"); live == nil || live.GetLabels()["his"] != "own" || len(result.Rejected) != 1 {
+		t.Errorf("rejected %v, v3 has %v: want the edited copy as it was, and the object named", result.Rejected, live)
 	}
 }
 
