@@ -153,15 +153,15 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 	must(t, err)
 	cases := map[string]struct {
 		why            string
-		parkedBy       string // the mark on the APIService
+		disabledBy     string // the mark on the APIService
 		v1LockedBy     string
 		wantAggregated bool
 	}{
 		"nothing of its":        {why: "the cluster has been migrated since"},
-		"another migration's":   {why: "that one releases itself", parkedBy: "other", v1LockedBy: "other"},
-		"disabled by it":        {why: "its finalizer was removed by hand", parkedBy: "u", wantAggregated: true},
+		"another migration's":   {why: "that one releases itself", disabledBy: "other", v1LockedBy: "other"},
+		"disabled by it":        {why: "its finalizer was removed by hand", disabledBy: "u", wantAggregated: true},
 		"v1 is locked by it":    {why: "kube-apiserver has made the APIService anew, without the mark", v1LockedBy: "u", wantAggregated: true},
-		"locked and marked too": {why: "as it was left", parkedBy: "u", v1LockedBy: "u", wantAggregated: true},
+		"locked and marked too": {why: "as it was left", disabledBy: "u", v1LockedBy: "u", wantAggregated: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +172,8 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 			state.Status.Phase, state.Status.Held = "Migrating", v1alpha1.Held("apiService")
 			state.Status.Saved = map[string]v1alpha1.SavedText{savedAPIServiceKey: v1alpha1.SavedText(saved)}
 			crds := v3Service("")
-			if c.parkedBy != "" {
-				crds.Annotations = map[string]string{migrationv1.AnnotationLockedBy: c.parkedBy}
+			if c.disabledBy != "" {
+				crds.Annotations = map[string]string{migrationv1.AnnotationLockedBy: c.disabledBy}
 			}
 			lock := lockObject(false)
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.v1LockedBy})

@@ -82,9 +82,9 @@ func TestSavedAPIServiceComesBackWhole(t *testing.T) {
 			disabled := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, UID: "disabled", ResourceVersion: "20",
 				Labels: map[string]string{automanagedLabel: "true"}}}
 			copyOnto(&disabled, saved)
-			wantParked := *want.DeepCopy()
-			wantParked.UID, wantParked.ResourceVersion = "disabled", "20"
-			if diff := cmp.Diff(wantParked, disabled); diff != "" {
+			wantDisabled := *want.DeepCopy()
+			wantDisabled.UID, wantDisabled.ResourceVersion = "disabled", "20"
+			if diff := cmp.Diff(wantDisabled, disabled); diff != "" {
 				t.Errorf("put back in place: our label must go, the identity stay (-want +got):\n%s", diff)
 			}
 			again, err := saveAPIService(&created)

@@ -111,7 +111,7 @@ func (r *Reconciler[T]) addFinalizer(ctx context.Context, p *pass[T]) error {
 }
 
 // end lets the object go, and its state after it. A crash in between leaves a state without
-// an object, which the controller of the states finds.
+// an object, which the next pass over its name finds.
 func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 	if len(p.stored.GetFinalizers()) > 1 { // it stays, and nobody shows it any more
 		if err := p.catchUp(ctx, nil); err != nil {
