@@ -2,7 +2,6 @@ package proxies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -16,40 +15,32 @@ import (
 // revision is what the Deployment controller counts pod templates with.
 const revision = "deployment.kubernetes.io/revision"
 
-// errEnded is that of a watch that the server ended.
-var errEnded = errors.New("the watch of the proxies' Deployments has ended: start again")
-
 // Run starts every proxy there is and will be, once for each of its pod templates,
 // until ctx is done; workers at a time. An error ends it, too.
 func Run(ctx context.Context, c client.WithWatch, workers int) error {
-	mine := client.MatchingLabels{"toolhive": "true"}
-	there, err := c.Watch(ctx, &appsv1.DeploymentList{}, mine)
-	if err != nil {
-		return fmt.Errorf("watch the proxies: %w", err)
-	}
-	defer there.Stop()
-	// Without a resourceVersion, a watch begins with what is there.
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	started := map[types.UID]string{}
-	for {
-		var event watch.Event
-		open := true
-		select {
-		case <-ctx.Done():
-			return group.Wait()
-		case event, open = <-there.ResultChan():
+	// The API server ends each watch in time, and the client does when ctx is done.
+	for ctx.Err() == nil {
+		there, err := c.Watch(ctx, &appsv1.DeploymentList{}, client.MatchingLabels{"toolhive": "true"})
+		if err != nil {
+			if ctx.Err() == nil {
+				group.Go(func() error { return fmt.Errorf("watch the proxies: %w", err) })
+			}
+			break
 		}
-		if !open {
-			return errors.Join(group.Wait(), errEnded)
+		// Without a resourceVersion, a watch begins with what is there.
+		for event := range there.ResultChan() {
+			proxy, is := event.Object.(*appsv1.Deployment)
+			if !is || event.Type == watch.Deleted || !running(proxy) || started[proxy.UID] == proxy.Annotations[revision] {
+				continue
+			}
+			started[proxy.UID] = proxy.Annotations[revision]
+			group.Go(func() error { return insist(ctx, c, proxy) })
 		}
-		proxy, is := event.Object.(*appsv1.Deployment)
-		if !is || event.Type == watch.Deleted || !running(proxy) || started[proxy.UID] == proxy.Annotations[revision] {
-			continue
-		}
-		started[proxy.UID] = proxy.Annotations[revision]
-		group.Go(func() error { return insist(ctx, c, proxy) })
 	}
+	return group.Wait()
 }
 
 // insist is Start as often as it takes: a proxy that meets a change tries again,
