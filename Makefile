@@ -88,12 +88,10 @@ run: build ## Run the manager against that cluster, in the foreground (MANAGER_A
 
 .PHONY: build
 build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the servers that tests use
-	$(GO) build -o bin/manager ./cmd/manager
-	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
+	@test -x bin/manager || echo 'building the programs: two to ten minutes where nothing is in the cache of Go, a minute else' >&2
+	@# By one call, so that another is compiled while one is linked, which takes one core.
+	$(GO) build -o bin/ ./cmd/manager ./cmd/kubectl-phasegate ./cmd/proxyrunner ./test/support/fakeapiserver/cmd/fakeapiserver ./test/support/mcp/echoserver
 	install -m 755 cmd/kubectl-phasegate/kubectl_complete-phasegate bin/
-	$(GO) build -o bin/proxyrunner ./cmd/proxyrunner
-	$(GO) build -o bin/fakeapiserver ./test/support/fakeapiserver/cmd/fakeapiserver
-	$(GO) build -o bin/echoserver ./test/support/mcp/echoserver
 
 .PHONY: generate
 generate: bin/tools/controller-gen ## Write deepcopy, CRDs and RBAC from the sources

@@ -26,7 +26,8 @@ type Options struct {
 	Names []string
 	// Assets, if not empty, is a directory of ready binaries, in the manner of
 	// KUBEBUILDER_ASSETS. They are taken instead of building the same; of what
-	// is not there only our own programs are built.
+	// is not there only our own programs are built. Where it is empty, programs of
+	// the pinned version on the PATH are taken.
 	Assets string
 	// Kubernetes, if not empty, is the version of the servers, v1.30.14 say, in
 	// place of the pinned one.
@@ -91,6 +92,14 @@ func (o Options) plan(ctx context.Context, goVersion string) (builds []*build, e
 				return nil, fmt.Errorf("provide %s: %w", p.name, err)
 			}
 			continue
+		}
+		if !p.ours && o.Kubernetes == "" {
+			if found := o.onPath(ctx, p); found != "" {
+				if err := link(found, filepath.Join(o.Out, p.name)); err != nil {
+					return nil, fmt.Errorf("provide %s: %w", p.name, err)
+				}
+				continue
+			}
 		}
 		b, err := o.locate(ctx, p, goVersion)
 		if err != nil {

@@ -30,6 +30,8 @@ type program struct {
 	// ours is set for programs whose source is here: they are built every time,
 	// which is quick when nothing changed, and not kept in the cache.
 	ours bool
+	// tell are the arguments with which the program says its version.
+	tell []string
 	// server is set for what is built in another version of Kubernetes if one is
 	// wanted.
 	server bool
@@ -48,13 +50,13 @@ func (p program) executable() string {
 
 // programs lists all there are; helm, which the servers do not need, is last.
 var programs = []program{
-	{name: "etcd", source: "go.etcd.io/etcd/server/v3", module: "."},
-	{name: "kube-apiserver", source: "k8s.io/kubernetes/cmd/kube-apiserver", module: ".", server: true},
-	{name: "kube-controller-manager", source: "k8s.io/kubernetes/cmd/kube-controller-manager", module: ".", server: true},
-	{name: "kube-scheduler", source: "k8s.io/kubernetes/cmd/kube-scheduler", module: ".", server: true},
-	{name: "kubectl", source: "k8s.io/kubernetes/cmd/kubectl", module: "."},
+	{name: "etcd", source: "go.etcd.io/etcd/server/v3", module: ".", tell: []string{"--version"}},
+	{name: "kube-apiserver", source: "k8s.io/kubernetes/cmd/kube-apiserver", module: ".", tell: []string{"--version"}, server: true},
+	{name: "kube-controller-manager", source: "k8s.io/kubernetes/cmd/kube-controller-manager", module: ".", tell: []string{"--version"}, server: true},
+	{name: "kube-scheduler", source: "k8s.io/kubernetes/cmd/kube-scheduler", module: ".", tell: []string{"--version"}, server: true},
+	{name: "kubectl", source: "k8s.io/kubernetes/cmd/kubectl", module: ".", tell: []string{"version", "--client"}},
 	{name: "fakenodes", source: "./cmd/fakenodes", module: ".", ours: true},
-	{name: "helm", source: "helm.sh/helm/v4/cmd/helm", module: "helm"},
+	{name: "helm", source: "helm.sh/helm/v4/cmd/helm", module: "helm", tell: []string{"version"}},
 }
 
 // Select returns the names of all programs except those to skip, and refuses
