@@ -16,12 +16,15 @@ func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 	fixed, err := r.fixed(s)
 	var with expr.Params
 	if err == nil {
+		err = r.differs(ctx, s, fixed)
+	}
+	if err == nil {
 		with, err = s.Bound.Params(r.value(ctx), fixed)
 	}
 	if err != nil {
 		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
-	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, External: s.Bound.Spec.External}, s)
+	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, Releases: s.Releases != "", External: s.Bound.Spec.External}, s)
 }
 
 // act asks for an action, once it is due.

@@ -74,6 +74,8 @@ type Decision struct {
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
 	With   expr.Params
+	// Releases belongs to RunAction: the action releases an effect, in an undo or in a step of its own.
+	Releases bool
 	// External belongs to RunAction: the action calls something outside the cluster.
 	External bool
 	// After belongs to Requeue.

@@ -85,6 +85,9 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 		}, []string{stopFirst, startFirst}},
 		"taken again while held": {"the second would be stopped, and nothing would start it", func(w *world) {
 			w.settle()
+			w.set("spec.replicas", 5) // which the acquire does not read
+			w.Tick(5 * time.Second)
+			w.settle()
 			edit(w)
 			w.Tick(5 * time.Second)
 			w.settle()
@@ -101,8 +104,8 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 		}, []string{stopFirst, startFirst}},
 		"released by a step": {"what the step says plainly is its own, what it reads was read before", func(w *world) {
 			w.settle()
+			w.reach("Two")
 			edit(w)
-			w.GiveGuard("a")
 			w.settle()
 		}, []string{stopFirst, stopFirst, `Scale {"name":"first","replicas":7}`}},
 		"released without the field": {"nothing is read any more", func(w *world) {
@@ -128,11 +131,48 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 	}
 }
 
+// reach opens guard a and stops the world when it is in a phase, before an action is called there.
+func (w *world) reach(phase string) {
+	w.GiveGuard("a", simulate.GuardAnswer{Open: true, Times: 1}, simulate.GuardAnswer{})
+	w.Interrupt = func(cmd fsm.Decision, _ bool) bool { return cmd.Do == fsm.RunAction && w.Stored.Phase == phase }
+	_ = w.Run(time.Minute, func() bool { return w.Stored.Phase == phase })
+	w.Interrupt = nil
+}
+
+// What is held is not taken in another way: it was silence, and the object said to be done with the values of before.
+func TestHeldOtherwise(t *testing.T) {
+	w, did := scaler(t, scaling)
+	w.settle()
+	w.set("spec.deployment", "second")
+	w.settle()
+	want := "app is held with name: first, and step Stop would take it with second: release it before, in a step of an earlier phase, or set name back"
+	if !strings.HasPrefix(w.Shown.Message, want) || w.Stored.Phase != "One" {
+		t.Errorf("phase %s says %q, want %q", w.Stored.Phase, w.Shown.Message, want)
+	}
+	w.set("spec.deployment", "first")
+	w.reach("Two")
+	w.settle()
+	if d := cmp.Diff([]string{stopFirst, stopFirst, `Scale {"name":"first","replicas":7}`}, *did); d != "" {
+		t.Errorf("what it asked for before is right again (-want +got):\n%s", d)
+	}
+}
+
+// What reads the clock differs at each look, and is what it was when the effect was taken.
+func TestHeldSinceATime(t *testing.T) {
+	w, did := scaler(t, strings.Replace(scaling, "'${self.spec.deployment}', replicas: 0", "'${variables.name}', replicas: 0", 1)+"  variables: [{name: name, expr: 'string(now)'}]\n")
+	w.settle()
+	w.Tick(5 * time.Second)
+	w.settle()
+	if len(*did) != 2 || (*did)[0] != (*did)[1] {
+		t.Errorf("called with %v, want the same twice", *did)
+	}
+}
+
 func TestTakenAnewReadsAnew(t *testing.T) {
 	w, did := scaler(t, strings.Replace(scaling, "next: [{to: Done}]", "next: [{to: One, when: 'guards.b'}, {to: Done}]", 1))
 	w.settle()
+	w.reach("Two")
 	w.set("spec.deployment", "second")
-	w.GiveGuard("a", simulate.GuardAnswer{Open: true, Times: 1}, simulate.GuardAnswer{})
 	w.settle()
 	if got := (*did)[len(*did)-1]; got != `Scale {"name":"second","replicas":0}` {
 		t.Errorf("what was released is read anew when it is taken again: %v", *did)
@@ -170,13 +210,13 @@ func TestReleaseOnRecord(t *testing.T) {
 		blocked v1alpha1.Blocked
 	}{
 		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
-			want: fsm.Decision{Do: fsm.RunAction, Action: "Scale", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "first", "replicas": int64(3)}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Scale", Step: "undo", Effect: "app", Releases: true, StepID: "Start", With: expr.Params{"name": "first", "replicas": int64(3)}}},
 		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
-			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "older", StepID: "older", With: expr.Params{"name": "first"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "older", Releases: true, StepID: "older", With: expr.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
-			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "second"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", Releases: true, StepID: "Start", With: expr.Params{"name": "second"}}},
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Deleted", With: `{"name":"first"}`},
-			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
+			want: fsm.Decision{Do: fsm.RunAction, Action: "Wake", Step: "undo", Effect: "app", Releases: true, StepID: "Start", With: expr.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
 			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: `app is released by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Deleted"},

@@ -44,7 +44,7 @@ func (s *state) enter(to, reason, message string) *v1alpha1.Transition {
 	s.st.EnteredAt, s.st.EnteredAs, s.st.Generation = &now, "", s.input.Generation
 	s.restart()
 	s.st.Attempts, s.st.NotBefore, s.st.TriedGeneration = 0, nil, 0
-	s.st.Result, s.result = "", nil
+	s.st.Result, s.result, s.st.Acquiring = "", nil, ""
 	s.arrive(to)
 	return took
 }

@@ -91,6 +91,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 		return
 	}
 	r.recordRequests(ctx, s.UntilExpr)
+	r.st.Acquiring = ""
 	r.advance()
 	if p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)

@@ -79,7 +79,7 @@ func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
 			}
 			return a.do(ctx, &call{
 				Options: o, owner: s.Object, kind: kind, status: s.Object.MachineStatus(),
-				with: s.With, about: s.About(), stepID: s.StepID, now: s.Clock.Now, warn: s.Warn, save: s.Save, saved: s.Saved,
+				with: s.With, about: s.About(), stateUID: s.StateUID(), stepID: s.StepID, releases: s.Releases, now: s.Clock.Now, warn: s.Warn, save: s.Save, saved: s.Saved,
 				report: func(change func(*[]metav1.Condition)) {
 					s.Report(func(obj T) { change(obj.Conditions()) })
 				},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,9 +33,11 @@ type call struct {
 	kind   schema.GroupVersionKind
 	status *v1alpha1.MachineStatus
 	with   fsm.Params
-	// about says whose state save writes; stepID is that of the scope.
-	about  v1alpha1.MachineStateSpec
-	stepID string
+	// about says whose state save writes, and stateUID which that is; stepID and releases are those of the scope.
+	about    v1alpha1.MachineStateSpec
+	stateUID types.UID
+	stepID   string
+	releases bool
 	// save and saved keep a text with the state of the object.
 	save   func(ctx context.Context, name, text string) error
 	saved  func(name string) string
@@ -167,11 +170,23 @@ func (c *call) mark(obj *unstructured.Unstructured) {
 	}
 }
 
+// keep lets an object that outlives the owner belong to the state, which stays until all is released. The garbage
+// collector deletes an object only when all its owners are gone.
+func (c *call) keep(obj *unstructured.Unstructured) {
+	if c.stateUID != "" {
+		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
+			APIVersion: v1alpha1.APIVersion, Kind: "MachineState", Name: v1alpha1.MachineStateName(c.about.Machine, c.about.Object.UID), UID: c.stateUID,
+		}))
+	}
+}
+
 // made tells whether this object's machine made obj. Labels are copied with a
 // manifest, so they count only where there cannot be an owner reference.
 func (c *call) made(obj *unstructured.Unstructured) bool {
 	if c.canOwn(obj) {
-		return slices.ContainsFunc(obj.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == c.owner.GetUID() })
+		return slices.ContainsFunc(obj.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+			return r.UID == c.owner.GetUID() || r.UID == c.stateUID // the collector removes the reference to an owner that is gone
+		})
 	}
 	return obj.GetLabels()[LabelOwner] == string(c.owner.GetUID())
 }

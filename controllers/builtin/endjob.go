@@ -115,7 +115,7 @@ func running(pod *unstructured.Unstructured) string {
 // savedJobs is the entry of the state that says which Jobs there were in a visit of a phase.
 const savedJobs = "jobs"
 
-// jobNotes are what is on record of the Jobs of one visit, by name. That a Job was there cannot be seen any more
+// jobNotes are what is on record of the Jobs of one visit, by the name of the first run. That a Job was there cannot be seen any more
 // when it is deleted.
 type jobNotes struct {
 	Visit string             `json:"visit"`
@@ -123,9 +123,12 @@ type jobNotes struct {
 }
 
 type jobNote struct {
-	UID       types.UID `json:"uid"`
+	UID       types.UID `json:"uid,omitempty"`
 	Done      bool      `json:"done,omitempty"`
 	Succeeded int64     `json:"succeeded,omitempty"`
+	Failed    bool      `json:"failed,omitempty"`
+	// Run is how often the Job was run before, each time under another name.
+	Run int `json:"run,omitempty"`
 }
 
 // readJobNotes leaves out those of earlier visits.

@@ -45,7 +45,7 @@ func plainJob(name string) map[string]any {
 	}}}})
 }
 
-// endJobs plays the Job controller: all Jobs of a plan end.
+// endJobs plays the Job controller: all Jobs of a plan that run end.
 func endJobs(conditions ...batchv1.JobConditionType) func(context.Context, client.Client, *plan) error {
 	return func(ctx context.Context, c client.Client, p *plan) error {
 		jobs := &batchv1.JobList{}
@@ -54,6 +54,9 @@ func endJobs(conditions ...batchv1.JobConditionType) func(context.Context, clien
 		}
 		for i := range jobs.Items {
 			job := &jobs.Items[i]
+			if len(job.Status.Conditions) > 0 {
+				continue
+			}
 			at := metav1.NewTime(noon)
 			job.Status.StartTime = &at
 			for _, kind := range conditions {

@@ -159,9 +159,14 @@ func TestRunJobFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := act(t, world, "RunJob", p, params{"manifest": plainJob("restore")})
-	want := "Job " + p.Namespace + "/" + name + " failed: BackoffLimitExceeded: too often; Pod tried: container restore: Error (exit code 3) no such backup; see its logs, then delete it or give the Job another name"
+	want := "Job " + p.Namespace + "/" + name + " failed: BackoffLimitExceeded: too often; Pod tried: container restore: Error (exit code 3) no such backup; see its logs; delete it to run it again, or give the Job another name"
 	if reasonOf(err) != "JobFailed" || err.Error() != want {
 		t.Errorf("got %v\nwant JobFailed: %s", err, want)
+	}
+	deleteJobs(t, p) // as it says
+	startJob(t, world, p, "restore")
+	if got := jobsOf(t, p); got != 1 {
+		t.Errorf("%d Jobs, want another one in the place of the one that failed and was deleted", got)
 	}
 }
 

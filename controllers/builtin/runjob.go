@@ -3,7 +3,9 @@ package builtin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,8 +20,9 @@ import (
 )
 
 var runJobSpec = fsm.ActionSpec{
-	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed), and so is one that was deleted before it was done (JobDeleted): it is not run again unasked. " +
-		"A Job goes on when its phase is left. While effects are held, make RunJob the acquire of an effect, with EndJob as its release. Jobs are deleted with the object that the machine drives.",
+	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed): it is run again once somebody has deleted it. One that was deleted before it was done is a terminal error, too (JobDeleted). " +
+		"As the release of an effect, and once the object is deleted, the next attempt runs a Job that failed again, under another name, for nobody else could. " +
+		"A Job goes on when its phase is left. While effects are held, make RunJob the acquire of an effect, with EndJob as its release. Jobs belong to the MachineState, too: they go on when the object is gone, and are deleted with what was left of it.",
 	Runs:  "Job",
 	Check: fieldsOfJob,
 	Params: map[string]fsm.Param{
@@ -40,7 +43,7 @@ const (
 )
 
 func runJob(ctx context.Context, c *call) (outputs, error) {
-	wanted, err := c.job()
+	wanted, name, err := c.job()
 	if err != nil {
 		return nil, err
 	}
@@ -48,16 +51,25 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	note := notes.Jobs[wanted.GetName()]
+	first := c.nameOfRun(name, 0)
+	note := notes.Jobs[first]
+	wanted.SetName(c.nameOfRun(name, note.Run))
 	if note.Done {
 		return outputs{"name": wanted.GetName(), "succeeded": note.Succeeded}, nil
 	}
 	live, err := c.startJob(ctx, wanted, note)
+	if errors.Is(err, errNextRun) {
+		if err := c.saveJobNote(ctx, notes, first, jobNote{Run: note.Run + 1}); err != nil {
+			return nil, err
+		}
+		return runJob(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if note.UID == "" {
-		if err := c.saveJobNote(ctx, notes, live.GetName(), jobNote{UID: live.GetUID()}); err != nil {
+		note.UID = live.GetUID()
+		if err := c.saveJobNote(ctx, notes, first, note); err != nil {
 			return nil, err
 		}
 	}
@@ -65,14 +77,22 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
 		return nil, fmt.Errorf("read %s: %w", title(live), err)
 	}
-	out, err := c.jobOutcome(ctx, live, job)
-	if err == nil {
-		err = c.saveJobNote(ctx, notes, live.GetName(), jobNote{UID: live.GetUID(), Done: true, Succeeded: int64(job.Status.Succeeded)})
+	out, outcome := c.jobOutcome(ctx, live, job, &note)
+	if err := c.saveJobNote(ctx, notes, first, note); err != nil {
+		return nil, err
 	}
-	return out, err
+	return out, outcome
 }
 
-// startJob is the Job as it is, or as it was created. One that is on record and not there was deleted.
+// errNextRun is that of a Job that is gone and is run again.
+var errNextRun = errors.New("run the Job again")
+
+// insists tells that a Job that did not succeed is run again: nobody could ask for it. A release is called until it
+// succeeds, and an object that is deleted has no other way out.
+func (c *call) insists() bool { return c.releases || !c.owner.GetDeletionTimestamp().IsZero() }
+
+// startJob is the Job as it is, or as it was created. One that is on record and not there was deleted: by whoever has seen
+// that it failed, or else nobody knows what it did.
 func (c *call) startJob(ctx context.Context, wanted *unstructured.Unstructured, note jobNote) (*unstructured.Unstructured, error) {
 	live := wanted.DeepCopy()
 	found, err := c.find(ctx, live, runJobVerbs...)
@@ -83,6 +103,8 @@ func (c *call) startJob(ctx context.Context, wanted *unstructured.Unstructured, 
 		return nil, fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: give the Job another name", title(live), c.owner.GetName())
 	case found:
 		return live, nil
+	case note.UID != "" && (note.Failed || c.insists()):
+		return nil, errNextRun
 	case note.UID != "":
 		return nil, fsm.Terminal("JobDeleted", "%s was deleted before it was done: what it did until then is not known, so it is not run again; "+
 			"look at what it left behind, then ask for another try", title(live))
@@ -94,28 +116,36 @@ func (c *call) startJob(ctx context.Context, wanted *unstructured.Unstructured, 
 	return wanted, c.explain(err, "create", live, runJobVerbs...)
 }
 
-// job is the Job to create. Its name is the same whenever the action runs in this
-// visit, so that a crash does not run it twice.
-func (c *call) job() (*unstructured.Unstructured, error) {
-	obj, err := c.manifest("manifest")
-	if err != nil {
-		return nil, err
+// job is the Job to create but for its name, and the name that the manifest gives it.
+func (c *call) job() (obj *unstructured.Unstructured, name string, err error) {
+	if obj, err = c.manifest("manifest"); err != nil {
+		return nil, "", err
 	}
+	name = cmp.Or(obj.GetName(), c.owner.GetName())
 	obj.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-	base := cmp.Or(obj.GetName(), c.owner.GetName())
-	obj.SetName(runName(base) + "-" + c.visitKey(base)[:suffixLen])
 	const field = "restartPolicy"
 	template := []string{"spec", "template", "spec"}
 	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, append(template, field)...); !found {
 		if err := unstructured.SetNestedField(obj.Object, string(corev1.RestartPolicyNever), append(template, field)...); err != nil {
-			return nil, fsm.Terminal("InvalidManifest", "spec.template.spec of the Job: %w: correct the manifest", err)
+			return nil, "", fsm.Terminal("InvalidManifest", "spec.template.spec of the Job: %w: correct the manifest", err)
 		}
 	}
 	if err := c.place(obj); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	c.mark(obj)
-	return obj, c.label(obj, runName(base))
+	c.keep(obj)
+	return obj, name, c.label(obj, runName(name))
+}
+
+// nameOfRun is the same whenever the action is called in this visit, so that a crash does not run a Job twice, and another
+// one where it is run again.
+func (c *call) nameOfRun(name string, run int) string {
+	parts := []string{name}
+	if run > 0 {
+		parts = append(parts, strconv.Itoa(run))
+	}
+	return runName(name) + "-" + c.visitKey(parts...)[:suffixLen]
 }
 
 // runName is the name of a run as it fits before the suffix.
@@ -136,14 +166,21 @@ func (c *call) label(job *unstructured.Unstructured, run string) error {
 	return nil
 }
 
-func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, job *batchv1.Job) (outputs, error) {
+// jobOutcome says what came of a Job, and notes it.
+func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, job *batchv1.Job, note *jobNote) (outputs, error) {
 	for _, condition := range job.Status.Conditions {
 		switch {
 		case condition.Status != corev1.ConditionTrue:
 		case condition.Type == batchv1.JobComplete:
-			return outputs{"name": job.Name, "succeeded": int64(job.Status.Succeeded)}, nil
+			note.Done, note.Succeeded = true, int64(job.Status.Succeeded)
+			return outputs{"name": job.Name, "succeeded": note.Succeeded}, nil
 		case condition.Type == batchv1.JobFailed:
-			return nil, fsm.Terminal("JobFailed", "%s failed: %s: %s%s; see its logs, then delete it or give the Job another name", title(live), condition.Reason, condition.Message, c.podFailure(ctx, job))
+			note.Failed = true
+			remedy := "delete it to run it again, or give the Job another name"
+			if c.insists() {
+				*note, remedy = jobNote{Run: note.Run + 1}, "the next attempt runs another one"
+			}
+			return nil, fsm.Terminal("JobFailed", "%s failed: %s: %s%s; see its logs; %s", title(live), condition.Reason, condition.Message, c.podFailure(ctx, job), remedy)
 		}
 	}
 	return nil, fsm.Wait("%s runs: %d active, %d succeeded, %d failed", title(live), job.Status.Active, job.Status.Succeeded, job.Status.Failed)

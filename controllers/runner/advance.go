@@ -215,7 +215,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	acting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
-	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, StepID: cmd.StepID, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, StepID: cmd.StepID, Releases: cmd.Releases, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	*scope.Object.MachineStatus() = now
 	if cmd.External {
 		r.due.keep(p.stored, cmd.Due)

@@ -122,6 +122,8 @@ type Scope[T Object[T]] struct {
 	Machine *fsm.Machine
 	// StepID is fsm.Decision.StepID: the same for every call of the step, and for no other one.
 	StepID string
+	// Releases tells that the action releases an effect: it is called until it succeeds, also when the object is gone.
+	Releases bool
 	// With are the step's parameters.
 	With  fsm.Params
 	Clock clock.Clock

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -51,6 +52,16 @@ func (s *Scope[T]) Saved(name string) string {
 
 // About says of which object, by which machine, the state is that Save writes.
 func (s *Scope[T]) About() v1alpha1.MachineStateSpec { return s.pass.spec }
+
+// StateUID is that of the MachineState, which outlives the object until all is released; empty before there is one.
+func (s *Scope[T]) StateUID() types.UID {
+	s.pass.sending.Lock()
+	defer s.pass.sending.Unlock()
+	if s.pass.state == nil {
+		return ""
+	}
+	return s.pass.state.UID
+}
 
 // Gone tells that there is no object any more, only its state: Object has what that says of it.
 func (s *Scope[T]) Gone() bool { return s.pass != nil && s.pass.gone }

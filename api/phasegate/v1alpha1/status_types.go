@@ -79,6 +79,11 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Held HeldEffects `json:"held,omitempty"`
+	// Acquiring is the effect in held whose acquire has not ended yet in this visit. Until it has, it is called
+	// with the parameters on record.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Acquiring string `json:"acquiring,omitempty"`
 	// Result holds the outputs of the steps of this visit to the phase, as JSON
 	// text: one line of describe.
 	// +kubebuilder:validation:MaxLength=16384

@@ -72,6 +72,16 @@ func (e *Expr) Reads(root string) []string {
 	return names
 }
 
+// Paths are what is read after a root, in names: [spec replicas] of self.spec.replicas.
+func (e *Expr) Paths(root string) (paths [][]string) {
+	for _, r := range e.refs {
+		if r.root == root && len(r.names) > 1 {
+			paths = append(paths, r.names[1:])
+		}
+	}
+	return paths
+}
+
 // TypeOf is the type of a compiled expression; of one with a finding any, so that
 // one mistake is one finding.
 func TypeOf(e *Expr) *cel.Type {

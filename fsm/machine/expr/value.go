@@ -87,6 +87,20 @@ func (v *Value) Each(visit func(*Expr)) {
 	}
 }
 
+// ReadsTime tells whether anything in it reads the clock, or how long and how often a phase was tried: it is another
+// value at each look. Variables are those of the machine.
+func (v *Value) ReadsTime(variables map[string]*Expr) bool {
+	found := false
+	v.Each(func(e *Expr) { found = found || e.readsTime(variables) })
+	return found
+}
+
+func (e *Expr) readsTime(variables map[string]*Expr) bool {
+	return e.ReadsBeside(func(root, name string) bool {
+		return root != VarNow && root != VarPhase && (root != VarVariables || variables[name] == nil || !variables[name].readsTime(variables))
+	})
+}
+
 // CELType is the type of a value that varies.
 func (v *Value) CELType() *cel.Type {
 	switch {

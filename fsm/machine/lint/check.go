@@ -23,6 +23,7 @@ func Check(def *program.Definition, prog *program.Program, found diag.Diagnostic
 		c.checkTimeout(p)
 		c.checkGuards(p)
 		c.checkRerun(p)
+		c.checkCounts(p)
 		c.checkOwnExits(p)
 		if p.Deletion {
 			c.checkDecisions(p)

@@ -27,6 +27,7 @@ func (c *linter) ledger() {
 		}
 		f.checkEdges(p, gives)
 		f.checkLetGo(p)
+		f.checkTakenAgain(p)
 		if p.PointOfNoReturn {
 			c.checkNoReturn(p, f.at[p.Name])
 		}
