@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -25,6 +26,34 @@ func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
 	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, Releases: s.Releases != "", External: s.Bound.Spec.External}, s)
+}
+
+// differs is an error where a step would take what is held already in another way: its release is on record for the way
+// that it was taken, so neither would the object get what it asks for, nor the release undo it. What reads the time differs
+// each time, and keeps what is on record.
+func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) error {
+	if s.Acquires == "" || s.Acquires == r.st.Acquiring || len(held) == 0 || r.input.Prove != nil {
+		return nil
+	}
+	wanted, err := s.Bound.Varying(r.value(ctx))
+	if err != nil {
+		return err
+	}
+	text, err := encodeParams(wanted)
+	if err != nil {
+		return err
+	}
+	if wanted, err = decodeParams(text); err != nil { // as those on record were
+		return err
+	}
+	for name, value := range wanted {
+		was, known := held[name]
+		if known && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) && !reflect.DeepEqual(was, value) {
+			return Terminal("HeldOtherwise", "%s is held with %s: %v, and step %s would take it with %v: release it before, in a step of an earlier phase, or set %s back",
+				s.Acquires, name, expr.Clip(fmt.Sprint(was), 120), s.Label, expr.Clip(fmt.Sprint(value), 120), name)
+		}
+	}
+	return nil
 }
 
 // act asks for an action, once it is due.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
@@ -125,17 +126,26 @@ func (r *Run) deadline(ctx context.Context, p *program.Phase) *Decision {
 func (r *Run) exits(ctx context.Context, p *program.Phase) *Decision {
 	r.resetBackoff()
 	for _, x := range p.Exits {
-		err := r.fire(ctx, program.NextEvent(x.Exit), &firing{guard: x.WhenExpr, text: x.Text})
+		f := &firing{guard: x.WhenExpr, text: x.Text, assigns: x.Assigns}
+		err := r.fire(ctx, program.NextEvent(x.Exit), f)
 		closed, is := errors.AsType[*closedError](err)
 		switch {
 		case err == nil:
 			return r.next
+		case f.missing != nil:
+			r.st.Blocked = append(r.st.Blocked[:min(len(r.st.Blocked), v1alpha1.BlockedLimit-1)], v1alpha1.Blocked{To: x.To, Guard: "set", Value: expr.Clip("error: "+f.missing.Error(), v1alpha1.TextLimit)})
+			return r.closed(ctx, p) // its guard is open, so no other exit takes its place
 		case !is:
 			return r.refuse(err)
 		case len(r.st.Blocked) < v1alpha1.BlockedLimit:
 			r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Guard: closed.because, Value: closed.got})
 		}
 	}
+	return r.closed(ctx, p)
+}
+
+// closed waits until the exits are to be tried again.
+func (r *Run) closed(ctx context.Context, p *program.Phase) *Decision {
 	r.message = p.Text.Render(r.value(ctx))
 	r.restart()
 	if p.External {

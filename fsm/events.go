@@ -52,6 +52,8 @@ type firing struct {
 	unguarded bool // by onError: an exit may have the reason of the error
 	needs     func(context.Context) error
 	missing   error  // what came of needs
+	assigns   []program.Assignment
+	state     string // what came of them
 	reason    string // empty: the name of the event
 	message   string
 	text      *expr.Template // in place of message
@@ -113,6 +115,9 @@ func (f *firing) guardError(ctx context.Context, m program.Meaning) error {
 	if f.needs != nil {
 		f.missing = f.needs(ctx)
 	}
+	if f.missing == nil {
+		f.state, f.missing = f.run.assign(ctx, f.assigns)
+	}
 	return f.missing
 }
 
@@ -134,6 +139,9 @@ func enterState(ctx context.Context, e *looplab.Event) {
 	message := cmp.Or(f.message, f.text.Render(r.value(ctx)))
 	if e.Src != program.NoPhase {
 		r.recordRequests(ctx, f.guard)
+	}
+	if len(f.assigns) > 0 {
+		r.st.State = f.state
 	}
 	took := r.enter(e.Dst, reason, message)
 	r.timing, r.stall, r.message = timing{outside: r.outside}, nil, message // without one, the phase tells its own story

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
@@ -38,6 +41,32 @@ func convert(t expr.Type, v any) (any, bool) {
 		return d, t == expr.TypeDuration && err == nil
 	}
 	return nil, false
+}
+
+// stateValue is what was assigned last, or else what the file begins with; nil where there is neither.
+func (s *state) stateValue(name string) ref.Val {
+	declared, known := s.m.prog.State[name]
+	if !known {
+		return nil
+	}
+	assigned, err := decodeParams(s.st.State)
+	if err != nil {
+		return types.NewErr("the state values cannot be read (%v): correct them in the MachineState", err)
+	}
+	value, is := assigned[name]
+	if !is {
+		value = declared.Initial
+	}
+	if value == nil {
+		return nil
+	}
+	if !declared.Type.Accepts(value) { // an older revision has assigned it
+		return types.NewErr("state.%s is %s, which is not of its type %s any more: give the new type another name", name, expr.Clip(fmt.Sprint(value), 120), declared.Type)
+	}
+	if typed, ok := convert(declared.Type, value); ok {
+		value = typed
+	}
+	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
 // merge adds outputs to the result, in the types that a later run will read back.

@@ -39,6 +39,7 @@ var roots = map[string]func(activation) any{
 	expr.VarVariables: func(s activation) any { return expr.NewLazyMap(s.factValue) },
 	expr.VarRequest:   func(s activation) any { return expr.NewLazyMap(s.requestValue) },
 	expr.VarPhase:     func(s activation) any { return s.phaseValue(s.now) },
+	expr.VarState:     func(s activation) any { return expr.NewLazyMap(s.stateValue) },
 	expr.VarHeld:      func(s activation) any { return append([]string{}, s.st.HeldNames()...) },
 	expr.VarChanged:   func(s activation) any { return s.input.Generation != s.st.Generation },
 	expr.VarNow:       func(s activation) any { return s.now },

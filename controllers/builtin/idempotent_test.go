@@ -57,6 +57,7 @@ func endJobs(conditions ...batchv1.JobConditionType) func(context.Context, clien
 			if len(job.Status.Conditions) > 0 {
 				continue
 			}
+			before := job.DeepCopy() // the garbage collector may write the Job meanwhile
 			at := metav1.NewTime(noon)
 			job.Status.StartTime = &at
 			for _, kind := range conditions {
@@ -66,7 +67,7 @@ func endJobs(conditions ...batchv1.JobConditionType) func(context.Context, clien
 			if conditions[0] == batchv1.JobSuccessCriteriaMet {
 				job.Status.Succeeded, job.Status.CompletionTime = 1, &at
 			}
-			if err := c.Status().Update(ctx, job); err != nil {
+			if err := c.Status().Patch(ctx, job, client.MergeFrom(before)); err != nil {
 				return err
 			}
 		}

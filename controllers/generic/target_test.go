@@ -2,6 +2,7 @@ package generic_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,15 +12,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
-// The spec is edited between taking and releasing. The Deployment that was scaled down is
-// scaled up again, and the other one is left alone: a phase that begins again after the edit
-// does not scale it down either.
+// The spec is edited between taking and releasing. A phase that begins again after the edit does not scale the other
+// Deployment down, and says so; once the edit is taken back it goes on, and the one that was scaled down is scaled up again.
 func target(t *testing.T, b *bench) {
 	b.crd(asItIs)
 	text, err := os.ReadFile(filepath.Join("testdata", "target.yaml"))
@@ -57,7 +58,17 @@ func target(t *testing.T, b *bench) {
 	})
 	b.patch("o", `{"spec":{"backup":"second"}}`)
 	b.put(strings.Replace(string(text), "poll: 1h", "poll: 2h", 1)) // the phase begins again
-	b.patch("o", `{"spec":{"ready":true}}`)
+	harness.Eventually(t, "the edit to be refused", func() error {
+		obj, err := b.get("o")
+		if err != nil {
+			return err
+		}
+		if message, _, _ := unstructured.NestedString(obj.Object, "status", "message"); !strings.Contains(message, "is held with name: first") {
+			return fmt.Errorf("it says %q", message)
+		}
+		return nil
+	})
+	b.patch("o", `{"spec":{"ready":true,"backup":"first"}}`)
 	b.shows("o", map[string]string{"phase": "Done"})
 	if diff := cmp.Diff(map[string]int32{"first": 3, "second": 3}, replicas()); diff != "" {
 		t.Errorf("replicas (-want +got):\n%s", diff)

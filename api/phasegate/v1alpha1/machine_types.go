@@ -36,6 +36,8 @@ type MachineSpec struct {
 	Defaults Defaults `json:"defaults,omitempty"`
 	// Watch lists other objects whose changes wake the owner.
 	Watch []Watch `json:"watch,omitempty"`
+	// State are values that outlive a phase, by name: exits assign them.
+	State map[string]StateValue `json:"state,omitempty"`
 	// Variables are named expressions for use in guards.
 	Variables []Named `json:"variables,omitempty"`
 	// Actions are actions of the program under a name and with parameters of the
@@ -83,6 +85,15 @@ type Watch struct {
 	Name string `json:"name,omitempty"`
 	// Owned is true to watch those that have the driven object as an owner.
 	Owned bool `json:"owned,omitempty"`
+}
+
+// StateValue is a value that outlives a phase. Exits assign it, in the write of the transition, so that it is assigned once,
+// whatever crashes.
+type StateValue struct {
+	// Type is string, int, number, bool, duration, []string, object or any.
+	Type string `json:"type"`
+	// Initial is the value before the first assignment. Without it there is none, and reading it is an error.
+	Initial any `json:"initial,omitempty"`
 }
 
 // Named is a named CEL expression.
@@ -254,6 +265,8 @@ type Exit struct {
 	To string `json:"to"`
 	// When is a CEL condition; without it the exit is always open. Only the last may lack it.
 	When string `json:"when,omitempty"`
+	// Set are CEL expressions, by the name of the state value that each is assigned to. All of them read the values of before.
+	Set map[string]string `json:"set,omitempty"`
 	// Reason of the transition, one CamelCase word; else the name of the target.
 	Reason string `json:"reason,omitempty"`
 	// Message is a template that tells of the transition.

@@ -89,6 +89,11 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Result string `json:"result,omitempty"`
+	// State holds what exits have assigned to the state values of the machine, as JSON text. It is kept until the
+	// state of the object goes.
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	State string `json:"state,omitempty"`
 	// Blocked says which exits (or which step) are closed, and by what, in one line:
 	// "→ Migrating: GUARD; seen: VALUE | step Preflight: GUARD; seen: VALUE".
 	// +kubebuilder:validation:Schemaless
@@ -122,6 +127,7 @@ const HistoryLimit = 16
 const (
 	EffectLimit  = 32
 	RequestLimit = 16
+	StateLimit   = 32
 	BlockedLimit = 16
 	TextLimit    = 1024
 	ReasonLimit  = 128

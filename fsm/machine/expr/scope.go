@@ -67,6 +67,7 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	s.Define(VarResult, nil)
 	s.Define(VarVariables, nil)
 	s.Define(VarRequest, nil)
+	s.Define(VarState, nil)
 	s.Define(VarPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
 	asked := map[string]*cel.Type{}
 	for _, name := range guards {
@@ -214,6 +215,8 @@ func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 		return &Problem{Code: "PG005", Message: fmt.Sprintf("guard %q is not known to this program", name), Fix: could("known guards")}
 	case i == 1 && r.root == VarVariables:
 		return &Problem{Code: "PG006", Message: path + " is not declared before this place", Fix: "declare it under spec.variables, in order; " + could("declared before")}
+	case i == 1 && r.root == VarState:
+		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.state; " + could("declared")}
 	case i == 1 && r.root == VarRequest:
 		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
 	}

@@ -47,19 +47,19 @@ func Clip(s string, n int) string {
 }
 
 // native turns a CEL value into what JSON could hold.
-func native(v ref.Val) (any, error) {
+func Native(v ref.Val) (any, error) {
 	switch x := v.(type) {
 	case *types.Optional:
 		if !x.HasValue() {
 			return nil, nil
 		}
-		return native(x.GetValue())
+		return Native(x.GetValue())
 	case traits.Mapper:
 		return nativeMap(x)
 	case traits.Lister:
 		out := []any{}
 		for it := x.Iterator(); it.HasNext() == types.True; {
-			item, err := native(it.Next())
+			item, err := Native(it.Next())
 			if err != nil {
 				return nil, err
 			}
@@ -96,7 +96,7 @@ func nativeMap(m traits.Mapper) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("key %v of a map is no text", key.Value())
 		}
-		got, err := native(m.Get(key))
+		got, err := Native(m.Get(key))
 		if err != nil {
 			return nil, err
 		}

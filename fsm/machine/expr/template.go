@@ -118,7 +118,7 @@ func (t *Template) Value(eval Evaluator) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("${%s}: %w", e.Text, err)
 	}
-	return native(v)
+	return Native(v)
 }
 
 // fill puts the values into the text. An error that failed answers ends it; one

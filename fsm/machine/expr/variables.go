@@ -22,6 +22,7 @@ const (
 	VarPhase     = "phase"
 	VarHeld      = "held"
 	VarChanged   = "generationChanged"
+	VarState     = "state"
 	VarNow       = "now"
 	VarToken     = "token"
 )
@@ -33,6 +34,7 @@ var rootTypes = map[string]*cel.Type{
 	VarVariables: objectType(VarVariables),
 	VarRequest:   objectType(VarRequest),
 	VarPhase:     objectType(VarPhase),
+	VarState:     objectType(VarState),
 	VarHeld:      cel.ListType(cel.StringType),
 	VarChanged:   cel.BoolType,
 	VarNow:       cel.TimestampType,

@@ -19,6 +19,7 @@ func Check(def *program.Definition, prog *program.Program, found diag.Diagnostic
 	c := &linter{def: def, prog: prog, whileHolding: map[[2]string]expr.Truth{}}
 	c.ledger()
 	c.hotLoops()
+	c.unassigned()
 	for _, p := range c.prog.Order {
 		c.checkTimeout(p)
 		c.checkGuards(p)

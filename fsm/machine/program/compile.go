@@ -19,8 +19,9 @@ var defaultRetry = Backoff{Base: time.Second, Max: 5 * time.Minute, Factor: 2, J
 
 func (c *compiler) run() {
 	spec := &c.def.Spec
-	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, Requests: map[string]*Request{},
+	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, State: map[string]StateValue{}, Requests: map[string]*Request{},
 		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, Self: c.b.Self}
+	c.state(spec.State)
 	c.variables(spec.Variables)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
@@ -151,7 +152,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	for i, x := range src.Next {
 		at := fmt.Sprintf("%s.next[%d]", path, i)
 		text := c.template(at+".message", x.Message)
-		p.Exits = append(p.Exits, Exit{x, c.expr(at+".when", x.When, true), text})
+		p.Exits = append(p.Exits, Exit{x, c.expr(at+".when", x.When, true), text, c.assignments(at+".set", x.Set)})
 	}
 	p.Text = c.template(path+".message", src.Message)
 	c.phaseValues(p)

@@ -3,6 +3,9 @@ package program
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -23,6 +26,9 @@ func (p *Phase) listEdges() []Edge {
 	}
 	for i, x := range p.Next {
 		add(x.To, fmt.Sprintf("next[%d].to", i), NextEvent(x), EdgeNext, x.When, x.Reason)
+		if x.To != "" {
+			out[len(out)-1].Sets = sets(x)
+		}
 	}
 	if p.Timeout != nil {
 		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, p.Timeout.After, p.Timeout.Reason)
@@ -40,6 +46,14 @@ func (p *Phase) listEdges() []Edge {
 		add(p.OnDelete.To, "onDelete.to", ReasonDeletion, EdgeDelete, "", "")
 	}
 	return out
+}
+
+func sets(x v1alpha1.Exit) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(x.Set)) {
+		all = append(all, name+" = "+x.Set[name])
+	}
+	return strings.Join(all, ", ")
 }
 
 // The events of edges: the reason that the file gives, else the name of the target for an exit, and a reserved one for any other.

@@ -19,6 +19,7 @@ type Program struct {
 	Phases    map[string]*Phase
 	Order     []*Phase
 	Variables map[string]*expr.Expr
+	State     map[string]StateValue
 	Requests  map[string]*Request
 	actions   map[string]*Action
 	Effects   map[string]Effect
@@ -123,6 +124,20 @@ type Exit struct {
 	v1alpha1.Exit
 	WhenExpr *expr.Expr
 	Text     *expr.Template
+	Assigns  []Assignment
+}
+
+// StateValue is a value that outlives a phase.
+type StateValue struct {
+	Type expr.Type
+	// Initial is nil where there is none.
+	Initial any
+}
+
+// Assignment is what an exit assigns to a state value.
+type Assignment struct {
+	Name string
+	Expr *expr.Expr
 }
 
 // Backoff is how a step is tried again. Attempts is 0 where that never ends; To is where it leads, if anywhere.
@@ -169,6 +184,8 @@ type Edge struct {
 	Guard string
 	// Reason is the one that the file gives; empty when it gives none.
 	Reason string
+	// Sets is what it assigns, for people: wave = state.wave + 1.
+	Sets string
 }
 
 // PhaseEvents is all that can happen in one phase. Its events are what looplab/fsm is made of for a pass that comes to one;

@@ -8,10 +8,14 @@ import (
 
 // Words say in one line what opens the edge, its reason in parentheses.
 func (e Edge) Words() string {
-	if e.Reason == "" {
-		return e.opens()
+	words := e.opens()
+	if e.Reason != "" {
+		words += " (" + e.Reason + ")"
 	}
-	return e.opens() + " (" + e.Reason + ")"
+	if e.Sets != "" {
+		words += ", sets " + e.Sets
+	}
+	return words
 }
 
 func (e Edge) opens() string {

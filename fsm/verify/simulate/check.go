@@ -147,7 +147,7 @@ func (c *checker) expect(path string, e *Expect) {
 		}
 	}
 	if n := program.Count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
-		e.Held != nil, e.InPlace != nil, e.Path != nil, e.Gone != nil); n == 0 {
+		e.Held != nil, e.InPlace != nil, len(e.State) > 0, e.Path != nil, e.Gone != nil); n == 0 {
 		c.find(path, "PG000", "write phase: NAME, held: [], gone: true, …", "nothing is expected")
 	}
 	if c.m != nil {
@@ -179,6 +179,11 @@ func (c *checker) names(path string, e *Expect) {
 	}
 	for i, p := range e.Path {
 		c.phase(fmt.Sprintf("%s.path[%d]", path, i), p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.State)) {
+		if known := c.m.Program().State; known[name].Type == "" {
+			c.find(path+".state."+name, "PG005", "state values: "+names(known), "state value %q is not declared", name)
+		}
 	}
 	for field, effects := range map[string][]string{"held": e.Held, "inPlace": e.InPlace} {
 		for i, name := range effects {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -157,7 +158,7 @@ func (w *Fake) write(run *fsm.Run, cmd fsm.Decision, base int) error {
 			w.tell("commit at step %d, held %v", w.Stored.StepIndex, w.Stored.HeldNames())
 		}
 		if cmd.Transition != nil {
-			w.tell("commit %s", describe(cmd.Transition))
+			w.tell("commit %s", describe(cmd.Transition)+w.values())
 		}
 	case fsm.Requeue:
 		if err := w.store(run, cmd, base); err != nil {
@@ -179,6 +180,14 @@ func (w *Fake) write(run *fsm.Run, cmd fsm.Decision, base int) error {
 		w.defect("unknown command %q", cmd.Do)
 	}
 	return nil
+}
+
+// values is what was assigned, for a transition that is told.
+func (w *Fake) values() string {
+	if w.Stored.State == "" {
+		return ""
+	}
+	return ", state " + flow(json.RawMessage(w.Stored.State))
 }
 
 func describe(took *v1alpha1.Transition) string {

@@ -105,6 +105,8 @@ type Expect struct {
 	// Held is the ledger, InPlace what was really taken and not released.
 	Held    []string `json:"held,omitzero"`
 	InPlace []string `json:"inPlace,omitzero"`
+	// State are state values that were assigned; others may have been.
+	State map[string]any `json:"state,omitempty"`
 	// Path lists the phases that were entered, the last 20.
 	Path []string `json:"path,omitzero"`
 	Gone *bool    `json:"gone,omitempty"`

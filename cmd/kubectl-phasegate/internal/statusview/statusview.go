@@ -33,6 +33,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 	}
 	advice := advisor{machine: m, of: &of, overview: &o}
 	_ = json.Unmarshal([]byte(st.Result), &advice.result) // for advice only: what cannot be read is none
+	_ = json.Unmarshal([]byte(st.State), &o.State)        // the machine says what is wrong
 	if of.Kind.GroupKind() == migrationKind {
 		dm, err := of.Migration()
 		if err != nil {

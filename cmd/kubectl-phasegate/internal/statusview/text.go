@@ -3,6 +3,7 @@ package statusview
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -266,6 +267,11 @@ func (o *Overview) reasons(p *page) {
 		}
 		p.row("Held", strings.Join(names, ", "))
 	}
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(o.State)) {
+		values = append(values, name+": "+string(o.State[name]))
+	}
+	p.row("State", values...)
 	if o.OnDelete != nil {
 		p.row("Deletion", o.OnDelete.String())
 	}

@@ -6,6 +6,7 @@
 package statusview
 
 import (
+	"encoding/json"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,8 @@ type Overview struct {
 	WhyNot []Closed `json:"whyNot,omitempty"`
 	// Held is what is taken and would be released, in the order of taking.
 	Held []Held `json:"held,omitempty"`
+	// State are the state values that were assigned, as JSON.
+	State map[string]json.RawMessage `json:"state,omitempty"`
 	// OnDelete says what a deletion would do now; Deleting that it has begun.
 	OnDelete *Deletion `json:"onDelete,omitempty"`
 	Deleting bool      `json:"deleting,omitempty"`

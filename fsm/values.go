@@ -1,0 +1,59 @@
+package fsm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+)
+
+// How much state values hold, in bytes of JSON: one of them, and all together. The CRDs say the latter.
+const (
+	maxStateValue = 4 << 10
+	maxState      = 32 << 10
+)
+
+// assign is what is to be stored of the state values after an exit. All expressions see the values of before. The error says
+// which value it is, and the exit is not taken.
+func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, error) {
+	if len(all) == 0 || r.input.Prove != nil {
+		return r.st.State, nil
+	}
+	next, err := decodeParams(r.st.State)
+	if err != nil {
+		return "", fmt.Errorf("the state values cannot be read (%w): correct them in the MachineState", err)
+	}
+	if next == nil {
+		next = expr.Params{}
+	}
+	for _, a := range all {
+		if next[a.Name], err = r.assignment(ctx, a); err != nil {
+			return "", fmt.Errorf("set %s to %s: %w", a.Name, expr.Clip(a.Expr.Text, 120), err)
+		}
+	}
+	text, err := encode("state values", next)
+	if len(text) > maxState {
+		return "", fmt.Errorf("the state values have %d bytes together, more than the %d that are stored", len(text), maxState)
+	}
+	return text, err
+}
+
+func (r *Run) assignment(ctx context.Context, a program.Assignment) (any, error) {
+	v, err := r.value(ctx)(a.Expr)
+	if err != nil {
+		return nil, err
+	}
+	value, err := expr.Native(v)
+	if err != nil {
+		return nil, err
+	}
+	if want := r.m.prog.State[a.Name].Type; !want.Accepts(value) {
+		return nil, fmt.Errorf("%s is not of type %s", expr.Clip(fmt.Sprint(value), 120), want)
+	}
+	text, err := encode("the value", map[string]any{a.Name: value})
+	if len(text) > maxStateValue {
+		return nil, fmt.Errorf("it has %d bytes, more than the %d of one value", len(text), maxStateValue)
+	}
+	return value, err
+}

@@ -1,0 +1,138 @@
+package fsm_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/verify/simulate"
+)
+
+// waves works in three rounds, and notes the size of each.
+const waves = header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  finalizer: test.phasegate.dev/f
+  state:
+    wave: {type: int, initial: 0}
+    sizes: {type: '[]string', initial: []}
+    pause: {type: duration}
+  effects: [{name: app, acquire: Stop, release: Start}]
+  actions:
+  - {name: Stop, use: Scale, with: {name: app, replicas: 0}}
+  - {name: Start, use: Scale, with: {name: app, replicas: '${state.wave + 3}'}}
+  phases:
+  - name: One
+    steps: [{action: Measure}]
+    next: [{to: Two, set: {wave: 'state.wave + 1', sizes: 'state.sizes + [string(result.n) + "@" + string(state.wave)]', pause: 'duration("90s")'}, message: 'wave ${state.wave} is measured'}]
+    onDelete: {to: Out}
+  - name: Two
+    steps: [{action: Stop, if: 'state.wave == 2'}]
+    next:
+    - {to: One, when: 'state.wave < 3 && state.pause > duration("1m")'}
+    - {to: Done}
+    onDelete: {to: Out}
+` + rest
+
+func waveBindings() program.Bindings {
+	b := scalingBindings()
+	b.Actions["Measure"] = program.ActionSpec{Outputs: map[string]expr.Type{"n": expr.TypeInt}}
+	return b
+}
+
+// waver is a world of waves, whose rounds measure 10, 11 and so on however often they are called.
+func waver(t *testing.T, file string) (w *world, did *[]string) {
+	t.Helper()
+	w = worldOf(t, machineOf(t, "test.yaml", []byte(file), waveBindings()), nil)
+	did = &[]string{}
+	w.Respond = func(_ string, cmd fsm.Decision) (simulate.Answer, bool) {
+		if cmd.Action != "Measure" {
+			*did = append(*did, fmt.Sprint(cmd.Action, cmd.With))
+			return simulate.Answer{}, true
+		}
+		return answer(map[string]any{"n": 10 + strings.Count(w.Stored.State, "@")}), true
+	}
+	return w, did
+}
+
+// A value is assigned in the write of its transition: a crash anywhere, or a lost answer, assigns it once or not yet.
+func TestStateValuesAreAssignedOnce(t *testing.T) {
+	const want = `{"pause":"1m30s","sizes":["10@0","11@1","12@2"],"wave":3}`
+	for at := 0; ; at++ {
+		w, did := waver(t, waves)
+		moments := 0
+		w.Interrupt = func(fsm.Decision, bool) bool { moments++; return moments-1 == at }
+		w.settle()
+		if moments <= at {
+			if at < 20 {
+				t.Errorf("only %d moments to crash at", at)
+			}
+			break
+		}
+		if w.Stored.Phase != "Done" || w.Stored.State != want {
+			t.Errorf("crash at moment %d: phase %s, state %s, want %s", at, w.Stored.Phase, w.Stored.State, want)
+		}
+		w.Delete()
+		w.settle()
+		// What releases an effect reads the state of the time when it was taken.
+		if released := `Scalemap[name:app replicas:5]`; !w.Gone() || !slices.Contains(*did, released) {
+			t.Errorf("crash at moment %d: gone %t, did %v, want %s", at, w.Gone(), *did, released)
+		}
+	}
+}
+
+func TestWhatStateValuesComeTo(t *testing.T) {
+	assign := func(name, value string) string {
+		return strings.Replace(waves, "wave: 'state.wave + 1', ", name+": '"+value+"', ", 1)
+	}
+	for name, c := range map[string]struct {
+		why, file string
+		stored    string // before
+		blocked   v1alpha1.Blocked
+	}{
+		"not assigned": {why: "there is nothing to read", file: assign("wave", "has(state.pause) ? 1 : int(state.pause.getSeconds())"),
+			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set wave to has(state.pause) ? 1 : int(state.pause.getSeconds()): no such"}},
+		"too long": {why: "the state holds no more", file: strings.Replace(waves, `string(result.n)`, `"`+strings.Repeat("x", 4<<10)+`"`, 1),
+			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: `error: set sizes to state.sizes + ["`}},
+		"of another type": {why: "a file that changed its mind gives the value another name", file: waves, stored: `{"wave":"one"}`,
+			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set sizes to"}},
+		"edited by hand": {why: "nobody knows what it was", file: waves, stored: `{wave}`,
+			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: the state values cannot be read (read stored parameters: invalid character 'w' looking for beginning of object key string): correct them in the MachineState"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := waver(t, strings.Replace(c.file, "    steps: [{action: Measure}]", "    poll: 5s\n    steps: [{action: Measure}]", 1))
+			w.Stored.State = c.stored
+			_ = w.Run(time.Minute, func() bool { return len(w.ShownMachine.Blocked) > 0 })
+			if len(w.ShownMachine.Blocked) != 1 || w.Stored.Phase != "One" {
+				t.Fatalf("%s: phase %s, blocked %v", c.why, w.Stored.Phase, w.ShownMachine.Blocked)
+			}
+			got := w.ShownMachine.Blocked[0]
+			if len(c.blocked.Value) < len(got.Value) {
+				got.Value = got.Value[:len(c.blocked.Value)]
+			}
+			if d := cmp.Diff(c.blocked, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
+// An edit of the file goes on with the values; one that is new has its initial value, and one that is gone is kept for a way back.
+func TestStateValuesOutliveTheFile(t *testing.T) {
+	w, _ := waver(t, waves)
+	_ = w.Run(time.Minute, func() bool { return w.Stored.Phase == "Two" })
+	w.Machine = machineOf(t, "test.yaml", []byte(strings.NewReplacer("    sizes: {type: '[]string', initial: []}", "    size: {type: int, initial: 7}",
+		`sizes: 'state.sizes + [string(result.n) + "@" + string(state.wave)]'`, "size: 'state.size + 1'").Replace(waves)), waveBindings())
+	w.settle()
+	if want := `{"pause":"1m30s","size":9,"sizes":["10@0"],"wave":3}`; w.Stored.State != want {
+		t.Errorf("state %s, want %s", w.Stored.State, want)
+	}
+}
