@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
+	"github.com/phasegate/phasegate/fsm/verify/prove"
 	"github.com/phasegate/phasegate/fsm/verify/simulate"
 )
 
@@ -38,8 +39,9 @@ const waves = header + `spec:
     steps: [{action: Stop, if: 'state.wave == 2'}]
     next:
     - {to: One, when: 'state.wave < 3 && state.pause > duration("1m")'}
-    - {to: Done}
+    - {to: Three}
     onDelete: {to: Out}
+  - {name: Three, steps: [{undo: held}], next: [{to: Done}], onDelete: {to: Out}}
 ` + rest
 
 func waveBindings() program.Bindings {
@@ -134,5 +136,43 @@ func TestStateValuesOutliveTheFile(t *testing.T) {
 	w.settle()
 	if want := `{"pause":"1m30s","size":9,"sizes":["10@0"],"wave":3}`; w.Stored.State != want {
 		t.Errorf("state %s, want %s", w.Stored.State, want)
+	}
+}
+
+// A proof tries guards that read a state value both ways, and a scenario plays what they come to.
+func TestStateValuesInProofAndScenario(t *testing.T) {
+	m := machineOf(t, "test.yaml", []byte(waves), waveBindings())
+	if report, diags := prove.Prove(m, prove.Options{}); len(diags) > 0 || report.EdgesNotTaken != nil {
+		t.Errorf("the proof finds %v, and does not go by %v", diags, report.EdgesNotTaken)
+	}
+	scenario := `apiVersion: phasegate.dev/v1alpha1
+kind: Scenario
+machine: test
+given: {actions: {Measure: [{outputs: {n: 10}}]}}
+script:
+- crash: {after: Commit}
+- until: {phase: Done}
+- expect: {state: {wave: 3, sizes: ["10@0", "10@1", "10@2"]}}
+- expect: {state: {wave: 4}}
+`
+	s, diags := simulate.Load("waves.yaml", []byte(scenario))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	result, diags := s.Play(m)
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	var failures []string
+	for _, f := range result.Failures {
+		failures = append(failures, f.String())
+	}
+	if d := cmp.Diff([]string{"waves.yaml:9:11: expected: state.wave 4, got 3"}, failures); d != "" {
+		t.Errorf("only the last expectation does not hold (-want +got):\n%s", d)
+	}
+	var text strings.Builder
+	result.Write(&text)
+	if want := `commit Three → Done (Done), state {pause: 1m30s, sizes: [10@0, 10@1, 10@2], wave: 3}`; !strings.Contains(text.String(), want) {
+		t.Errorf("the transcript does not say %q:\n%s", want, text.String())
 	}
 }

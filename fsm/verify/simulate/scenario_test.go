@@ -62,6 +62,7 @@ script:
 		"type of output":   {"the program would never answer that", "given: {actions: {Look: [{outputs: {n: one}}]}}\nscript: []\n", []string{"4:40: PG005: output n of Look is one, not of type int"}},
 		"unknown phase":    {"it would never be reached", "script:\n- until: {phase: Onee}\n- expect: {path: [Two, Tree]}\n", []string{`5:18: PG001: phase "Onee" does not exist`, `6:24: PG001: phase "Tree" does not exist`}},
 		"unknown effect":   {"it would never be held", "script:\n- expect: {held: [lock]}\n- expect: {inPlace: [lokc]}\n", []string{`5:19: PG005: effect "lock" is not declared`, `6:22: PG005: effect "lokc" is not declared`}},
+		"unknown value":    {"it would never be assigned", "script:\n- expect: {state: {n: 1}}\n", []string{`5:23: PG005: state value "n" is not declared`}},
 		"unknown crash":    {"it would never come", "script:\n- crash: {after: Lock}\n", []string{`5:10: PG005: machine m never calls an action "Lock"`}},
 		"object":           {"of another kind", "object: {kind: Other}\nscript: []\n", []string{"4:9: PG000: object.kind is Other"}},
 		"later answers":    {"checked like the first", "script:\n- given: {actions: {Loook: [{}]}}\n", []string{`5:28: PG005: machine m never calls an action "Loook"`}},
