@@ -51,7 +51,7 @@ type firing struct {
 	guard     *expr.Expr
 	unguarded bool // by onError: an exit may have the reason of the error
 	needs     func(context.Context) error
-	missing   error  // what came of needs
+	missing   error // what came of needs
 	assigns   []program.Assignment
 	state     string // what came of them
 	reason    string // empty: the name of the event

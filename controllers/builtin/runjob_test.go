@@ -34,6 +34,25 @@ func release(t *testing.T, c client.Client, p *plan) (map[string]any, error) {
 	return runner.Once(t.Context(), c, p.DeepCopyObject().(*plan), action, params{"manifest": plainJob("restore")}, clocktesting.NewFakeClock(noon))
 }
 
+// ownedByTheState is nil once the one Job that is left belongs to the MachineState alone.
+func ownedByTheState(ctx context.Context, c client.Client, p *plan) error {
+	jobs := &batchv1.JobList{}
+	if err := c.List(ctx, jobs, client.InNamespace(p.Namespace)); err != nil {
+		return err
+	}
+	if len(jobs.Items) != 1 {
+		return harness.Permanent(fmt.Errorf("%d Jobs are left, want 1", len(jobs.Items)))
+	}
+	var owners []string
+	for _, owner := range jobs.Items[0].OwnerReferences {
+		owners = append(owners, owner.Kind)
+	}
+	if diff := cmp.Diff([]string{"MachineState"}, owners); diff != "" {
+		return fmt.Errorf("owners of the Job (-want +got):\n%s", diff)
+	}
+	return nil
+}
+
 // A release gives back what outlives the object, so its Job must, too: the garbage collector would end it together with the
 // object, and what was taken would stay taken. A Job that fails is run again, since an object that is gone has nobody who
 // could ask for it, and one that is deleted could never go.
@@ -45,40 +64,20 @@ func TestReleaseByAJobOutlivesTheObject(t *testing.T) {
 	if err := world.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the garbage collector to see that the object is gone", func() error {
-		jobs := &batchv1.JobList{}
-		if err := world.List(t.Context(), jobs, client.InNamespace(p.Namespace)); err != nil {
-			return err
-		}
-		if len(jobs.Items) != 1 {
-			return harness.Permanent(fmt.Errorf("%d Jobs are left, want 1", len(jobs.Items)))
-		}
-		var owners []string
-		for _, owner := range jobs.Items[0].OwnerReferences {
-			owners = append(owners, owner.Kind)
-		}
-		if diff := cmp.Diff([]string{"MachineState"}, owners); diff != "" {
-			return fmt.Errorf("owners of the Job (-want +got):\n%s", diff)
-		}
-		return nil
-	})
+	harness.Eventually(t, "the garbage collector to see that the object is gone", func() error { return ownedByTheState(t.Context(), world, p) })
 	now := metav1.NewTime(noon)
 	p.DeletionTimestamp = &now // as the runner has an object that is gone
 	ends := []struct {
 		why        string
-		how        batchv1.JobConditionType
+		first, how batchv1.JobConditionType
 		then, next string
 	}{
-		{"there is another attempt, with a Job of its own: the first stays for its logs", batchv1.JobFailed, "JobFailed", "waits"},
-		{"the same", batchv1.JobFailed, "JobFailed", "waits"},
-		{"it is done, and stays so", batchv1.JobComplete, "", ""},
+		{"there is another attempt, with a Job of its own: the first stays for its logs", batchv1.JobFailureTarget, batchv1.JobFailed, "JobFailed", "waits"},
+		{"the same", batchv1.JobFailureTarget, batchv1.JobFailed, "JobFailed", "waits"},
+		{"it is done, and stays so", batchv1.JobSuccessCriteriaMet, batchv1.JobComplete, "", ""},
 	}
 	for i, end := range ends {
-		first := batchv1.JobFailureTarget
-		if end.how == batchv1.JobComplete {
-			first = batchv1.JobSuccessCriteriaMet
-		}
-		if err := endJobs(first, end.how)(t.Context(), world, p); err != nil {
+		if err := endJobs(end.first, end.how)(t.Context(), world, p); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{end.then, end.next} {

@@ -35,7 +35,7 @@ type exprRef struct {
 	text string
 	// maybe: it is asked whether it is there, or what there is if it is.
 	maybe bool
-	id   int64
+	id    int64
 	// chain are the ids of the selections in it.
 	chain []int64
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -203,22 +204,22 @@ func (s *Scope) check(r exprRef) *Problem {
 	return s.misshapen(r)
 }
 
+// rootWords say that a root has no such name, and what to do.
+var rootWords = map[string]struct{ code, message, fix, there string }{
+	VarResult:    {message: VarResult + ".%s is an output of no step before this place", there: "outputs here"},
+	VarGuards:    {code: "PG005", message: "guard %q is not known to this program", there: "known guards"},
+	VarVariables: {message: VarVariables + ".%s is not declared before this place", fix: "declare it under spec.variables, in order; ", there: "declared before"},
+	VarState:     {message: VarState + ".%s is not declared", fix: "declare it under spec.state; ", there: "declared"},
+	VarRequest:   {message: VarRequest + ".%s is not declared", fix: "declare it under spec.requests; ", there: "declared"},
+}
+
 // unknown says that the i-th name of a reference is not there.
 func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 	fields, _ := s.FindStructFieldNames(in.TypeName())
-	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
+	name := r.names[i]
 	could := func(what string) string { return diag.Instead(name, what, fields[:min(len(fields), 30)]) }
-	switch {
-	case i == 1 && r.root == VarResult:
-		return &Problem{Code: "PG006", Message: path + " is an output of no step before this place", Fix: could("outputs here")}
-	case i == 1 && r.root == VarGuards:
-		return &Problem{Code: "PG005", Message: fmt.Sprintf("guard %q is not known to this program", name), Fix: could("known guards")}
-	case i == 1 && r.root == VarVariables:
-		return &Problem{Code: "PG006", Message: path + " is not declared before this place", Fix: "declare it under spec.variables, in order; " + could("declared before")}
-	case i == 1 && r.root == VarState:
-		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.state; " + could("declared")}
-	case i == 1 && r.root == VarRequest:
-		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
+	if words, known := rootWords[r.root]; known && i == 1 {
+		return &Problem{Code: cmp.Or(words.code, "PG006"), Message: fmt.Sprintf(words.message, name), Fix: words.fix + could(words.there)}
 	}
 	fix := could("fields")
 	if plain, _ := declared.Unescape(name); s.raw() && slices.Contains(fields, plain) {

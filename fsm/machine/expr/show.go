@@ -46,7 +46,7 @@ func Clip(s string, n int) string {
 	return s[:cut] + ellipsis
 }
 
-// native turns a CEL value into what JSON could hold.
+// Native turns a CEL value into what JSON could hold.
 func Native(v ref.Val) (any, error) {
 	switch x := v.(type) {
 	case *types.Optional:

@@ -263,21 +263,23 @@ func (e *Expect) missing(w *Fake) []string {
 	}
 	want(e.Held == nil || slices.Equal(sorted(e.Held), sorted(st.HeldNames())), "held", list(e.Held), list(st.HeldNames()))
 	want(e.InPlace == nil || slices.Equal(sorted(e.InPlace), w.InPlace()), "in place", list(e.InPlace), list(w.InPlace()))
-	var values map[string]json.RawMessage
-	if len(e.State) > 0 {
-		_ = json.Unmarshal([]byte(st.State), &values) // what cannot be read is not as expected
-	}
 	for _, name := range slices.Sorted(maps.Keys(e.State)) {
-		got := "none"
-		if text, assigned := values[name]; assigned {
-			got = flow(text)
-		}
+		got := valueOf(st.State, name)
 		want(got == flow(e.State[name]), "state."+name, flow(e.State[name]), got)
 	}
 	path := w.Ending().Path
 	want(e.Path == nil || slices.Equal(e.Path, path), "path", list(e.Path), list(path))
 	want(e.Gone == nil || *e.Gone == w.Gone(), "gone", fmt.Sprint(e.Gone != nil && *e.Gone), fmt.Sprint(w.Gone()))
 	return out
+}
+
+// valueOf is a state value as a file would have it; one that cannot be read is none.
+func valueOf(state, name string) string {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(state), &values); err != nil || values[name] == nil {
+		return "none"
+	}
+	return flow(values[name])
 }
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
