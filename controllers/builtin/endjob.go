@@ -126,9 +126,14 @@ type jobNote struct {
 	UID       types.UID `json:"uid,omitempty"`
 	Done      bool      `json:"done,omitempty"`
 	Succeeded int64     `json:"succeeded,omitempty"`
+	Message   string    `json:"message,omitempty"`
 	Failed    bool      `json:"failed,omitempty"`
 	// Run is how often the Job was run before, each time under another name.
 	Run int `json:"run,omitempty"`
+}
+
+func (n jobNote) outputs(name string) outputs {
+	return outputs{"name": name, "succeeded": n.Succeeded, "message": n.Message}
 }
 
 // readJobNotes leaves out those of earlier visits.

@@ -131,9 +131,9 @@ func TestRunJobOncePerVisit(t *testing.T) {
 	}
 }
 
-func TestRunJobFails(t *testing.T) {
-	world, p := plansFor(t)
-	startJob(t, world, p, "restore")
+// podEnds plays the kubelet: the one Job of a plan has a Pod, which ends. It answers the name of the Job.
+func podEnds(t *testing.T, world client.Client, p *plan, phase corev1.PodPhase, end corev1.ContainerStateTerminated) string {
+	t.Helper()
 	list := &batchv1.JobList{}
 	if err := world.List(t.Context(), list, client.InNamespace(p.Namespace)); err != nil {
 		t.Fatal(err)
@@ -149,12 +149,42 @@ func TestRunJobFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod.Status.Phase = corev1.PodFailed
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "restore", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "no such backup"}}}}
+	pod.Status.Phase = phase
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "restore", State: corev1.ContainerState{Terminated: &end}}}
 	if err := world.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	return name
+}
+
+// What a Job says of itself is kept: neither the Pod nor the Job need be there when the step is called again.
+func TestRunJobSays(t *testing.T) {
+	world, p := plansFor(t)
+	with := params{"manifest": plainJob("restore"), "output": true}
+	startJob(t, world, p, "restore")
+	if err := endJobs(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)(t.Context(), world, p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := act(t, world, "RunJob", p, with); reasonOf(err) != "JobOutputLost" {
+		t.Errorf("without a Pod: got %v, want JobOutputLost", err)
+	}
+	name := podEnds(t, world, p, corev1.PodSucceeded, corev1.ContainerStateTerminated{Reason: "Completed", Message: "snapshot-17\n"})
+	for _, when := range []string{"while all is there", "when all is gone"} {
+		out, err := act(t, world, "RunJob", p, with)
+		if diff := cmp.Diff(map[string]any{"name": name, "succeeded": int64(1), "message": "snapshot-17"}, out); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", when, err, diff)
+		}
+		deleteJobs(t, p)
+		if err := world.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(p.Namespace), client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRunJobFails(t *testing.T) {
+	world, p := plansFor(t)
+	startJob(t, world, p, "restore")
+	name := podEnds(t, world, p, corev1.PodFailed, corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "no such backup"})
 	if err := endJobs(batchv1.JobFailureTarget, batchv1.JobFailed)(t.Context(), world, p); err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,9 @@ var runJobSpec = fsm.ActionSpec{
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isJob, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
 			"Two Jobs of one phase need different names. restartPolicy is Never by default"},
+		"output": {Type: fsm.TypeBool, Doc: "true: the output `message` is what the first container of the Pod that succeeded last has written to /dev/termination-log, at most 4 KiB; no secrets"},
 	},
-	Outputs: map[string]fsm.Type{"name": fsm.TypeString, "succeeded": fsm.TypeInt},
+	Outputs: map[string]fsm.Type{"name": fsm.TypeString, "succeeded": fsm.TypeInt, "message": fsm.TypeString},
 }
 
 var runJobVerbs = []string{"get", "create"}
@@ -38,7 +39,7 @@ const (
 	// maxJobName is how long a name may be that becomes a label of the Pods.
 	maxJobName = 63
 	suffixLen  = 10
-	// podsLooked is among how many Pods the reason of a failure is looked for.
+	// podsLooked is among how many Pods the reason of a failure, or the output, is looked for.
 	podsLooked = 20
 )
 
@@ -55,7 +56,7 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	note := notes.Jobs[first]
 	wanted.SetName(c.nameOfRun(name, note.Run))
 	if note.Done {
-		return outputs{"name": wanted.GetName(), "succeeded": note.Succeeded}, nil
+		return note.outputs(wanted.GetName()), nil
 	}
 	live, err := c.startJob(ctx, wanted, note)
 	if errors.Is(err, errNextRun) {
@@ -172,8 +173,7 @@ func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, 
 		switch {
 		case condition.Status != corev1.ConditionTrue:
 		case condition.Type == batchv1.JobComplete:
-			note.Done, note.Succeeded = true, int64(job.Status.Succeeded)
-			return outputs{"name": job.Name, "succeeded": note.Succeeded}, nil
+			return c.completed(ctx, live, job, note)
 		case condition.Type == batchv1.JobFailed:
 			note.Failed = true
 			remedy := "delete it to run it again, or give the Job another name"
@@ -186,32 +186,71 @@ func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, 
 	return nil, fsm.Wait("%s runs: %d active, %d succeeded, %d failed", title(live), job.Status.Active, job.Status.Succeeded, job.Status.Failed)
 }
 
+// completed notes what a Job has come to: it may be deleted before it is asked for again.
+func (c *call) completed(ctx context.Context, live *unstructured.Unstructured, job *batchv1.Job, note *jobNote) (outputs, error) {
+	if c.with.Bool("output", false) {
+		pods, err := c.podsOf(ctx, job)
+		if err != nil {
+			return nil, c.explain(err, "list the Pods of", live, podVerbs...)
+		}
+		last := lastPod(pods, corev1.PodSucceeded)
+		if last == nil {
+			return nil, fsm.Terminal("JobOutputLost", "%s is complete, and none of its Pods is there any more to say what came of it: "+
+				"let Jobs and Pods stay for some minutes (ttlSecondsAfterFinished), and delete the Job to run it again", title(live))
+		}
+		note.Message = messageOf(last, job.Spec.Template.Spec.Containers[0].Name)
+	}
+	note.Done, note.Succeeded = true, int64(job.Status.Succeeded)
+	return note.outputs(job.Name), nil
+}
+
+// messageOf is what a container of a Pod has written for its end.
+func messageOf(pod *corev1.Pod, container string) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if end := status.State.Terminated; end != nil && status.Name == container {
+			return strings.TrimSpace(end.Message)
+		}
+	}
+	return ""
+}
+
 // podFailure tells why the last Pod of a failed Job failed. It is a help for
 // people: where Pods cannot be read, the Job's own word has to do.
 func (c *call) podFailure(ctx context.Context, job *batchv1.Job) string {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	err := c.Client.List(ctx, list, client.InNamespace(job.Namespace),
-		client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(podsLooked))
+	pods, err := c.podsOf(ctx, job)
 	if err != nil {
 		return fmt.Sprintf(" (why its Pods failed is not known: the manager cannot list pods: %s)", apierrs.ReasonForError(err))
 	}
-	pods := &corev1.PodList{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), pods); err != nil {
-		return ""
-	}
-	var last *corev1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.Phase == corev1.PodFailed && (last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp)) {
-			last = pod
-		}
-	}
+	last := lastPod(pods, corev1.PodFailed)
 	if last == nil {
 		return ""
 	}
 	reason := cmp.Or(podReason(last), "no container says why")
 	return runner.Cut(fmt.Sprintf("; Pod %s: %s", last.Name, reason), maxText/2)
+}
+
+// podsOf are Pods of a Job, as many as are looked at.
+func (c *call) podsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := c.Client.List(ctx, list, client.InNamespace(job.Namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(podsLooked))
+	if err != nil {
+		return nil, err
+	}
+	pods := &corev1.PodList{}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), pods)
+	return pods.Items, err
+}
+
+// lastPod is the newest Pod of a phase; nil where there is none.
+func lastPod(pods []corev1.Pod, phase corev1.PodPhase) (last *corev1.Pod) {
+	for i := range pods {
+		if pod := &pods[i]; pod.Status.Phase == phase && (last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			last = pod
+		}
+	}
+	return last
 }
 
 func podReason(pod *corev1.Pod) string {

@@ -87,19 +87,11 @@ func (o Options) plan(ctx context.Context, goVersion string) (builds []*build, e
 		if !slices.Contains(o.Names, p.name) {
 			continue
 		}
-		if o.Assets != "" && !p.ours {
-			if err := o.fromAssets(p); err != nil {
+		if is, err := o.ready(ctx, p); is || err != nil {
+			if err != nil {
 				return nil, fmt.Errorf("provide %s: %w", p.name, err)
 			}
 			continue
-		}
-		if !p.ours && o.Kubernetes == "" {
-			if found := o.onPath(ctx, p); found != "" {
-				if err := link(found, filepath.Join(o.Out, p.name)); err != nil {
-					return nil, fmt.Errorf("provide %s: %w", p.name, err)
-				}
-				continue
-			}
 		}
 		b, err := o.locate(ctx, p, goVersion)
 		if err != nil {
@@ -113,6 +105,23 @@ func (o Options) plan(ctx context.Context, goVersion string) (builds []*build, e
 		}
 	}
 	return builds, nil
+}
+
+// ready links a program that need not be built. With Assets, what is not there is not built either.
+func (o Options) ready(ctx context.Context, p program) (is bool, err error) {
+	switch {
+	case p.ours:
+		return false, nil
+	case o.Assets != "":
+		return true, o.fromAssets(p)
+	case o.Kubernetes != "":
+		return false, nil
+	}
+	found := o.onPath(ctx, p)
+	if found == "" {
+		return false, nil
+	}
+	return true, link(found, filepath.Join(o.Out, p.name))
 }
 
 // provide puts the programs of a build into Out.
