@@ -68,6 +68,7 @@ func TestMachinesAreSound(t *testing.T) {
 	}{
 		"database restore": {why: "a kind of one's own", file: "examples/database-restore/database-restore.yaml", crd: "examples/database-restore/crd.yaml"},
 		"site check":       {why: "a kind of one's own", file: "examples/site-check/site-check.yaml", crd: "examples/site-check/crd.yaml"},
+		"canary release":   {why: "a kind of one's own", file: "examples/canary-release/canary-release.yaml", crd: "examples/canary-release/crd.yaml"},
 		"approval gate":    {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
 		"health check":     {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
 		"both edits":       {why: "they are of different places", file: shipped, diffs: []string{"approval-gate/gate.diff", "health-check/smoke-test.diff"}},
@@ -96,18 +97,23 @@ func TestMachinesAreSound(t *testing.T) {
 	}
 }
 
-// On every way out the Job has ended before the application starts, with crashes everywhere.
-func TestDatabaseRestore(t *testing.T) {
-	const file = "examples/database-restore/database-restore.yaml"
-	def, diags := fsm.Load(file, []byte(read(t, file)))
-	if def == nil {
-		t.Fatal(diags.Err())
+// With crashes everywhere: on every way out a restore has ended before the application starts; no step of a canary counts
+// twice, and what it was before is put back.
+func TestScenarios(t *testing.T) {
+	for _, name := range []string{"database-restore", "canary-release"} {
+		t.Run(name, func(t *testing.T) {
+			file := "examples/" + name + "/" + name + ".yaml"
+			def, diags := fsm.Load(file, []byte(read(t, file)))
+			if def == nil {
+				t.Fatal(diags.Err())
+			}
+			bindings, err := catalog.Bindings(def)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fsmtest.Scenarios(t, fsmtest.Machine(t, file, bindings), "testdata/"+name+"/*.yaml")
+		})
 	}
-	bindings, err := catalog.Bindings(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fsmtest.Scenarios(t, fsmtest.Machine(t, file, bindings), "testdata/database-restore/*.yaml")
 }
 
 const shipped = "../../phases/datastore-migration.yaml"
