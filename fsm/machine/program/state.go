@@ -11,9 +11,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
-// stateTypes are those of state values.
-var stateTypes = []expr.Type{expr.TypeString, expr.TypeInt, expr.TypeNumber, expr.TypeBool, expr.TypeDuration, expr.TypeStrings, expr.TypeObject, expr.TypeAny}
-
 func (c *compiler) state(values map[string]v1alpha1.StateValue) {
 	c.limit("spec.state", len(values), v1alpha1.StateLimit)
 	known := map[string]*cel.Type{}
@@ -23,8 +20,8 @@ func (c *compiler) state(values map[string]v1alpha1.StateValue) {
 			c.find(path, "PG000", fmt.Sprintf("%q is not a name for a state value", name), "write at most 63 letters, digits and _, a letter first")
 		}
 		t := expr.Type(v.Type)
-		if !slices.Contains(stateTypes, t) {
-			c.find(path+".type", "PG000", fmt.Sprintf("%s has the type %q", name, v.Type), fmt.Sprintf("write one of %q", stateTypes))
+		if !t.Known() {
+			c.find(path+".type", "PG000", fmt.Sprintf("%s has the type %q", name, v.Type), "write string, int, number, bool, duration, []string, object or any")
 			t = expr.TypeAny
 		}
 		if v.Initial != nil && !t.Accepts(v.Initial) {
