@@ -72,27 +72,11 @@ func (c *linter) isSelf(t touched) bool {
 
 // computes are the fields of the object that an expression computes with, be it through variables.
 func (c *linter) computes(e *expr.Expr) (fields [][]string) {
-	fields = e.Computes(expr.VarSelf)
-	for _, variable := range e.Computes(expr.VarVariables) {
-		fields = append(fields, c.readsOfSelf(variable[0])...)
-	}
-	for _, name := range e.Reads(expr.VarVariables) {
-		if v := c.prog.Variables[name]; v != nil {
-			fields = append(fields, c.computes(v)...)
+	c.through(e, func(e *expr.Expr) {
+		fields = append(fields, e.Computes(expr.VarSelf)...)
+		for _, variable := range e.Computes(expr.VarVariables) {
+			c.through(c.prog.Variables[variable[0]], func(v *expr.Expr) { fields = append(fields, v.Paths(expr.VarSelf)...) })
 		}
-	}
-	return fields
-}
-
-// readsOfSelf are the fields of the object that a variable reads.
-func (c *linter) readsOfSelf(variable string) (fields [][]string) {
-	v := c.prog.Variables[variable]
-	if v == nil {
-		return nil
-	}
-	fields = v.Paths(expr.VarSelf)
-	for _, name := range v.Reads(expr.VarVariables) {
-		fields = append(fields, c.readsOfSelf(name)...)
-	}
+	})
 	return fields
 }

@@ -28,14 +28,19 @@ func (c *linter) findOnWay(path, code, message, fix string, trace []string) {
 
 func arrow(e program.Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }
 
-// resultsOf are the outputs that an expression reads, be it through variables.
-func (c *linter) resultsOf(e *expr.Expr) []string {
+// through visits an expression, and those of the variables that it reads, be it through others.
+func (c *linter) through(e *expr.Expr, visit func(*expr.Expr)) {
 	if e == nil {
-		return nil
+		return
 	}
-	names := e.Reads(expr.VarResult)
-	for _, f := range e.Reads(expr.VarVariables) {
-		names = append(names, c.resultsOf(c.prog.Variables[f])...)
+	visit(e)
+	for _, name := range e.Reads(expr.VarVariables) {
+		c.through(c.prog.Variables[name], visit)
 	}
+}
+
+// resultsOf are the outputs that an expression reads, be it through variables.
+func (c *linter) resultsOf(e *expr.Expr) (names []string) {
+	c.through(e, func(e *expr.Expr) { names = append(names, e.Reads(expr.VarResult)...) })
 	return names
 }

@@ -126,13 +126,7 @@ func (f *assigned) check(p *program.Phase, has program.EffectSet) {
 }
 
 // needs are the state values that an expression cannot do without, be it through variables.
-func (f *assigned) needs(e *expr.Expr) []string {
-	if e == nil {
-		return nil
-	}
-	names := e.Needs(expr.VarState)
-	for _, variable := range e.Reads(expr.VarVariables) {
-		names = append(names, f.needs(f.c.prog.Variables[variable])...)
-	}
+func (f *assigned) needs(e *expr.Expr) (names []string) {
+	f.c.through(e, func(e *expr.Expr) { names = append(names, e.Needs(expr.VarState)...) })
 	return names
 }
