@@ -11,9 +11,17 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
-// call asks for the action of a step. Where it is about an effect that is held, what its
-// parameters read is what they read when the effect was taken.
 func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+	d, err := r.ask(ctx, s)
+	if err != nil {
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+	}
+	return r.act(d, s)
+}
+
+// ask is the action of a step. Where it is about an effect that is held, what its
+// parameters read is what they read when the effect was taken.
+func (r *Run) ask(ctx context.Context, s *program.Step) (*Decision, error) {
 	fixed, err := r.fixed(s)
 	var with expr.Params
 	if err == nil {
@@ -22,17 +30,18 @@ func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 	if err == nil {
 		with, err = s.Bound.Params(r.value(ctx), fixed)
 	}
-	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+	d := &Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, Releases: s.Releases != "", External: s.Bound.Spec.External}
+	if r.item != nil {
+		d.Key, d.StepID = r.item.Key, s.ID+"/"+r.item.Key
 	}
-	return r.act(&Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, Releases: s.Releases != "", External: s.Bound.Spec.External}, s)
+	return d, err
 }
 
 // differs is an error where a step would take what is held already in another way: its release is on record for the way
 // that it was taken, so neither would the object get what it asks for, nor the release undo it. What reads the time differs
 // each time, and keeps what is on record.
 func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) error {
-	if s.Acquires == "" || s.Acquires == r.st.Acquiring || len(held) == 0 || r.input.Prove != nil {
+	if s.Acquires == "" || s.Acquires == r.st.Acquiring || r.item != nil && r.item.Taken || len(held) == 0 || r.input.Prove != nil {
 		return nil
 	}
 	wanted, err := s.Bound.Varying(r.value(ctx))
@@ -50,7 +59,7 @@ func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) er
 		was, known := held[name]
 		if known && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) && !reflect.DeepEqual(was, value) {
 			return Terminal("HeldOtherwise", "%s is held with %s: %v, and step %s would take it with %v: release it before, in a step of an earlier phase, or set %s back",
-				s.Acquires, name, expr.Clip(fmt.Sprint(was), 120), s.Label, expr.Clip(fmt.Sprint(value), 120), name)
+				r.heldAs(s.Acquires), name, expr.Clip(fmt.Sprint(was), 120), s.Label, expr.Clip(fmt.Sprint(value), 120), name)
 		}
 	}
 	return nil
@@ -60,7 +69,7 @@ func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) er
 func (r *Run) act(d *Decision, s *program.Step) *Decision {
 	r.began = r.input.Now()
 	if d.External {
-		if early := r.notDue(s); early != nil {
+		if early := r.notDue(s); early != nil && r.round == nil {
 			return early
 		}
 		d.Due = new(r.began.Add(cmp.Or(s.PollEvery, defaultPoll)))

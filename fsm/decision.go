@@ -74,6 +74,8 @@ type Decision struct {
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
 	With   expr.Params
+	// Key belongs to RunAction: that of the item of a forEach that the action is about.
+	Key string
 	// Releases belongs to RunAction: the action releases an effect, in an undo or in a step of its own.
 	Releases bool
 	// External belongs to RunAction: the action calls something outside the cluster.

@@ -68,7 +68,7 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 		"PG000 undo": {
 			why: "only all that is held can be undone", code: "PG000",
 			bad: one("    steps: [{undo: ⟦lock}]\n" + toDone), good: one("    steps: [{undo: held}]\n" + toDone),
-			contains: []string{`undo is "lock"`},
+			contains: []string{"lock is not taken for each item of a forEach"},
 		},
 		"PG000 error class": {
 			why: "a class that nothing has is never caught", code: "PG000",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -65,7 +66,7 @@ func (r *Run) notDue(s *program.Step) *Decision {
 func (r *Run) leaveOff(message string, until time.Time) *Decision {
 	was := r.was
 	again := was != nil && was.StepIndex == 0 && was.Step == "" && !r.outside
-	if !again && (was == nil || was.StepIndex != r.st.StepIndex || was.Step != r.st.Step) {
+	if !again && (was == nil || was.StepIndex != r.st.StepIndex || was.Step != r.st.Step || !reflect.DeepEqual(was.Loop, r.st.Loop)) {
 		r.message = message
 		return r.sleep(until.Sub(r.input.Now()))
 	}

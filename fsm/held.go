@@ -29,7 +29,7 @@ func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 // The parameters of its release are resolved now: an edit of the object later on must not
 // lead elsewhere.
 func (vs *values) entry(ctx context.Context, e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
-	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.BoundRelease.Use}
+	h := v1alpha1.HeldEffect{Name: vs.heldAs(e.Name), Release: e.BoundRelease.Use}
 	with, err := e.BoundRelease.Params(vs.value(ctx), nil)
 	if err == nil {
 		h.With, err = encodeParams(with)
@@ -50,14 +50,18 @@ func (vs *values) entry(ctx context.Context, e program.Effect, acquire *program.
 	return h, nil
 }
 
-// undo releases what was taken last, as it was recorded.
-func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	h := r.st.Held[len(r.st.Held)-1]
+// undo releases what was taken, as it was recorded.
+func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase, h v1alpha1.HeldEffect) *Decision {
 	use, with, err := r.m.release(h, r.value(ctx))
 	if err != nil {
 		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
-	return r.act(&Decision{Do: RunAction, Action: use, Step: s.Label, StepID: cmp.Or(r.m.prog.Effects[h.Name].Release, h.Name), With: with,
+	effect, key := v1alpha1.CutKey(h.Name)
+	id := cmp.Or(r.m.prog.Effects[effect].Release, effect)
+	if key != "" {
+		id += "/" + key
+	}
+	return r.act(&Decision{Do: RunAction, Action: use, Step: s.Label, StepID: id, With: with, Key: key,
 		Effect: h.Name, Releases: true, External: r.m.bindings.Actions[use].External}, s)
 }
 
@@ -73,7 +77,7 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 	if known && spec.Takes(recorded) == nil {
 		return h.Release, recorded, nil
 	}
-	e, ok := m.prog.Effects[h.Name]
+	e, ok := m.prog.Effects[h.Effect()]
 	if !ok {
 		return "", nil, Terminal("UnknownEffect", "%s is held, but revision %s of machine %s has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap",
 			h.Name, m.def.Revision, m.def.Metadata.Name)

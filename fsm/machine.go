@@ -188,9 +188,9 @@ func (m *Machine) HoldsRole(st *v1alpha1.MachineStatus, role string) bool {
 
 func (m *Machine) holds(st *v1alpha1.MachineStatus, is func(program.Effect) bool) bool {
 	return slices.ContainsFunc(st.Held, func(h v1alpha1.HeldEffect) bool {
-		e, known := m.prog.Effects[h.Name]
+		e, known := m.prog.Effects[h.Effect()]
 		if u := m.def.Spec.Upgrade; !known && u != nil {
-			e, known = m.prog.Effects[u.EffectMap[h.Name]]
+			e, known = m.prog.Effects[u.EffectMap[h.Effect()]]
 		}
 		return known && is(e)
 	})

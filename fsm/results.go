@@ -16,13 +16,17 @@ import (
 // JSON has neither durations nor numbers that are whole and yet no integers.
 func (s *state) results() map[string]any {
 	p := s.phase()
-	if p == nil || s.result == nil {
+	if p == nil || s.result == nil && s.item == nil {
 		return map[string]any{}
 	}
-	if len(p.Converts) == 0 {
+	if len(p.Converts) == 0 && s.item == nil {
 		return s.result
 	}
-	typed := maps.Clone(s.result)
+	typed := map[string]any{}
+	maps.Copy(typed, s.result)
+	if s.item != nil {
+		maps.Copy(typed, s.item.outputs)
+	}
 	for name, t := range p.Converts {
 		if v, ok := convert(t, typed[name]); ok {
 			typed[name] = v
@@ -96,7 +100,7 @@ func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
 	if st.StepIndex == 0 {
 		return ""
 	}
-	if p == nil || st.StepIndex < 0 || int(st.StepIndex) >= len(p.StepList) || p.StepList[st.StepIndex].IfExpr != nil {
+	if p == nil || st.StepIndex < 0 || int(st.StepIndex) >= len(p.StepList) || p.StepList[st.StepIndex].IfExpr != nil || p.StepList[st.StepIndex].Loop != nil {
 		return st.Result
 	}
 	lasting := decodeResult(st.Result)
@@ -110,8 +114,8 @@ func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
 	return text
 }
 
-// maxResult is how much of outputs a status holds; the CRDs say the same.
-const maxResult = 16 << 10
+// maxResult is how much of outputs a MachineState holds; the CRDs say the same.
+const maxResult = 128 << 10
 
 // encodeResult is the JSON text of the outputs. The error says that they do not
 // fit into a status, or are no plain values: a defect of an action.

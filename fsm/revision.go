@@ -14,7 +14,10 @@ func (s *state) adopt() (again bool) {
 	if u := s.m.def.Spec.Upgrade; u != nil {
 		for i := range s.st.Held {
 			h := &s.st.Held[i]
-			h.Name = successor(u.EffectMap, h.Name)
+			effect, key := v1alpha1.CutKey(h.Name)
+			if h.Name = successor(u.EffectMap, effect); key != "" {
+				h.Name = v1alpha1.Keyed(h.Name, key)
+			}
 		}
 		s.adoptRequests(u.RequestMap)
 	}

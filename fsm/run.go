@@ -14,6 +14,8 @@ type Run struct {
 	// acting is the step that Apply will carry out; began is when it was asked for.
 	acting *Decision
 	began  time.Time
+	// round is the look at the items of the current step.
+	round *round
 	// next is decided by the outcome of an action or by a transition.
 	next    *Decision
 	message string

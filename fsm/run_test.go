@@ -312,7 +312,7 @@ func TestConditionsPerKindOfPhase(t *testing.T) {
 func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 	file := []byte(one("    poll: 5s\n    steps: [{action: Look}]\n    next: [{to: Done, when: 'result.n == 3'}]\n"))
 	for name, outputs := range map[string]map[string]any{
-		"too long":       {"n": strings.Repeat("x", 16<<10)},
+		"too long":       {"n": strings.Repeat("x", 128<<10)},
 		"no plain value": {"n": func() {}},
 	} {
 		w := newWorld(t, "test.yaml", file, testBindings)

@@ -18,6 +18,8 @@ type state struct {
 	st    v1alpha1.MachineStatus
 	// result is st.Result, decoded.
 	result map[string]any
+	// item is the one that a step with forEach is about now.
+	item *item
 }
 
 // State is what is to be stored, in the run's own memory: for a proof, which makes very many runs and needs no copy.
@@ -34,7 +36,7 @@ func (s *state) begun() bool { return s.st.StepIndex > 0 || s.st.Step != "" || l
 
 // restart makes the next look begin with the first step.
 func (s *state) restart() {
-	s.st.StepIndex, s.st.Step, s.st.StepEnteredAt = 0, "", nil
+	s.st.StepIndex, s.st.Step, s.st.StepEnteredAt, s.st.Loop = 0, "", nil, nil
 }
 
 // enter begins a visit.
@@ -62,7 +64,7 @@ func (s *state) note(t v1alpha1.Transition) *v1alpha1.Transition {
 func (s *state) arrive(to string) {
 	p := s.m.prog.Phases[to]
 	s.st.Phase, s.st.Blocked, s.st.Deadline = to, nil, deadlineOf(p, s.st.EnteredAt)
-	s.st.Held = slices.DeleteFunc(s.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
+	s.st.Held = slices.DeleteFunc(s.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Effect()) })
 }
 
 func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
@@ -77,9 +79,9 @@ func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
 func (s *state) fixed(step *program.Step) (expr.Params, error) {
 	for _, h := range slices.Backward(s.st.Held) {
 		switch h.Name {
-		case step.Acquires:
+		case s.heldAs(step.Acquires):
 			return decodeParams(h.Acquired)
-		case step.Releases:
+		case s.heldAs(step.Releases):
 			return decodeParams(h.With)
 		}
 	}

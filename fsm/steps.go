@@ -45,11 +45,17 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		r.advance()
 		return nil
 	case s.Undo != "":
-		if len(r.st.Held) == 0 {
+		at, err := r.nextUndo(ctx, s)
+		switch {
+		case err != nil:
+			return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		case at < 0:
 			r.advance()
 			return nil
 		}
-		return r.undo(ctx, s, p)
+		return r.undo(ctx, s, p, r.st.Held[at])
+	case s.Loop != nil:
+		return r.each(ctx, s, p)
 	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
 		return r.hold(ctx, s, p)
 	}
@@ -61,6 +67,10 @@ func (r *Run) done(ctx context.Context, o Result) {
 	d, p := r.acting, r.phase()
 	r.acting = nil
 	s := &p.StepList[r.st.StepIndex]
+	if s.Loop != nil {
+		r.itemDone(ctx, s, o)
+		return
+	}
 	if w, is := errors.AsType[*WaitError](o.Err); is {
 		r.waits(ctx, s, w.Message, "the step is not done", expr.Clip(w.Message, v1alpha1.TextLimit), w.After)
 		return
@@ -112,7 +122,8 @@ func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got 
 
 func (r *Run) advance() {
 	r.st.StepIndex++
-	r.st.Step, r.st.StepEnteredAt = "", nil
+	r.st.Step, r.st.StepEnteredAt, r.st.Loop = "", nil, nil
+	r.round, r.item = nil, nil
 	r.resetBackoff()
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false

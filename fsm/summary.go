@@ -71,7 +71,7 @@ func (r *Run) Summary() Summary {
 // shownByEffect is what the newest effect that is held, of those that have a display name, shows.
 func (s told) shownByEffect() string {
 	for _, h := range slices.Backward(s.st.Held) {
-		if e := s.m.prog.Effects[h.Name]; e.ShowAs != "" {
+		if e := s.m.prog.Effects[h.Effect()]; e.ShowAs != "" {
 			return e.ShowAs
 		}
 	}

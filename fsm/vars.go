@@ -40,10 +40,11 @@ var roots = map[string]func(activation) any{
 	expr.VarRequest:   func(s activation) any { return expr.NewLazyMap(s.requestValue) },
 	expr.VarPhase:     func(s activation) any { return s.phaseValue(s.now) },
 	expr.VarState:     func(s activation) any { return expr.NewLazyMap(s.stateValue) },
-	expr.VarHeld:      func(s activation) any { return append([]string{}, s.st.HeldNames()...) },
+	expr.VarHeld:      func(s activation) any { return HeldEffects(s.st.HeldNames()) },
 	expr.VarChanged:   func(s activation) any { return s.input.Generation != s.st.Generation },
 	expr.VarNow:       func(s activation) any { return s.now },
 	expr.VarToken:     func(s activation) any { return s.token },
+	expr.VarItem:      func(s activation) any { return s.itemValue() },
 }
 
 // ResolveName answers the value of a root.
@@ -75,6 +76,26 @@ func (vs *values) selfValue() any {
 		}
 	}
 	return vs.self
+}
+
+// itemValue is the item of a forEach.
+func (vs *values) itemValue() any {
+	if vs.item == nil || vs.item.Value == nil {
+		return types.NewErr("there is no item here")
+	}
+	return vs.item.Value
+}
+
+// HeldEffects are the names of effects as expressions see them: one that is held for keys is among them, too, as if
+// it were held as a whole.
+func HeldEffects(names []string) []string {
+	all := slices.Clone(names)
+	for _, name := range names {
+		if effect, _ := v1alpha1.CutKey(name); effect != name && !slices.Contains(all, effect) {
+			all = append(all, effect)
+		}
+	}
+	return append([]string{}, all...)
 }
 
 func (vs *values) phaseValue(now time.Time) map[string]any {

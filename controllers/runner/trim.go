@@ -1,6 +1,10 @@
 package runner
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
@@ -31,13 +35,40 @@ func trimMachine(st *v1alpha1.MachineStatus) {
 	st.Name, st.Revision, st.PhaseRevision, st.EnteredAs = "", "", "", ""
 	st.Generation, st.TriedGeneration = 0, 0
 	st.EnteredAt, st.StepEnteredAt = nil, nil // the last transition has the time
-	for i, h := range st.Held {
-		st.Held[i] = v1alpha1.HeldEffect{Name: h.Name}
+	st.Held = shownHeld(st.Held)
+	if st.Loop != nil {
+		st.Loop.Items = ""
+	}
+	if len(st.Result) > maxShownResult {
+		st.Result = ""
 	}
 	st.ShowHistory(v1alpha1.HistoryShown)
 	for i := range st.Requests {
 		st.Requests[i].Earlier = ""
 	}
+}
+
+// A view has less room than a state.
+const (
+	maxShownResult = 16 << 10
+	maxShownKeys   = 8
+)
+
+// shownHeld leaves the names; of an effect that is held for many keys, the first of these, and how many more there are.
+func shownHeld(held v1alpha1.HeldEffects) (shown v1alpha1.HeldEffects) {
+	keys := map[string]int{}
+	for _, h := range held {
+		effect, key := v1alpha1.CutKey(h.Name)
+		if keys[effect]++; key == "" || keys[effect] <= maxShownKeys {
+			shown = append(shown, v1alpha1.HeldEffect{Name: h.Name})
+		}
+	}
+	for _, effect := range slices.Sorted(maps.Keys(keys)) {
+		if more := keys[effect] - maxShownKeys; more > 0 {
+			shown = append(shown, v1alpha1.HeldEffect{Name: v1alpha1.Keyed(effect, fmt.Sprintf("+%d", more))})
+		}
+	}
+	return shown
 }
 
 // Abridged makes a status what its view shows on our CRDs: for tests of what people see.

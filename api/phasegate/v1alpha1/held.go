@@ -15,7 +15,8 @@ import (
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=32768
 type HeldEffect struct {
-	// Name of the effect in the machine file.
+	// Name of the effect in the machine file; of one that is taken for each item of a forEach with the key
+	// of the item, as EFFECT[KEY].
 	Name string
 	// Release is the program's action that releases it; empty where it is not known,
 	// as of an effect that was found in the cluster: then the machine file says it.
@@ -25,6 +26,21 @@ type HeldEffect struct {
 	// Acquired are the parameters that the acquire action had from expressions, as a JSON
 	// object; empty: none. Acquiring again before the release uses the same ones.
 	Acquired string
+}
+
+// Keyed is the name under which an effect is held for one item.
+func Keyed(effect, key string) string { return effect + "[" + key + "]" }
+
+// Effect is the name of the effect in the machine file.
+func (h HeldEffect) Effect() string {
+	effect, _ := CutKey(h.Name)
+	return effect
+}
+
+// CutKey splits the name under which something is held into that of the effect and the key, if it has one.
+func CutKey(held string) (effect, key string) {
+	effect, rest, _ := strings.Cut(held, "[")
+	return effect, strings.TrimSuffix(rest, "]")
 }
 
 // The parts of a line: NAME → RELEASE {with} ← {acquired}.

@@ -237,8 +237,11 @@ type Require struct {
 type Step struct {
 	// Action is the name of an action of the program or of spec.actions.
 	Action string `json:"action,omitempty"`
-	// Undo is held: all effects are released, newest first.
+	// Undo is held: all effects are released, newest first. Or it is an effect that is taken for each item of a forEach: it is
+	// released for each, newest first, or for the items of Keys.
 	Undo string `json:"undo,omitempty"`
+	// Keys is a CEL list of the keys for which Undo releases; without it all.
+	Keys string `json:"keys,omitempty"`
 	// Wait is a Go duration, counted from the moment the step became the current one.
 	Wait string `json:"wait,omitempty"`
 
@@ -247,6 +250,8 @@ type Step struct {
 	// With are the parameters of the action, laid over those of a named action.
 	// A text may hold ${CEL}; a text that is one ${CEL} keeps its type.
 	With map[string]any `json:"with,omitempty"`
+	// ForEach calls the action once for each item of a list.
+	ForEach *ForEach `json:"forEach,omitempty"`
 	// If is a CEL condition; the step is left out when it is false.
 	If string `json:"if,omitempty"`
 	// Until must become true before the next step; checked every Poll.
@@ -257,6 +262,18 @@ type Step struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Message is a template with ${CEL}, shown while the step waits.
 	Message string `json:"message,omitempty"`
+}
+
+// ForEach is a loop over a list. With and Until of its step may read item and key.
+type ForEach struct {
+	// In is a CEL list. It is evaluated once, when the step begins: a list that changes meanwhile changes nothing.
+	In string `json:"in"`
+	// Key is a CEL text that tells one item from all others, for example item.name; without it the item is its own key.
+	Key string `json:"key,omitempty"`
+	// Parallel is how many items may be under way at a time: a number, or CEL; else 1.
+	Parallel any `json:"parallel,omitempty"`
+	// ToleratedFailures is how many items may fail for good while the others go on; one more fails the step. At most 100.
+	ToleratedFailures int32 `json:"toleratedFailures,omitempty"`
 }
 
 // Exit is a way to another phase; the first whose When is true is taken.

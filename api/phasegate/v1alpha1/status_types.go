@@ -76,9 +76,12 @@ type MachineStatus struct {
 	// Held are the effects that were taken and not released, in the order of
 	// taking, each with what releases it. An effect is here before its acquire
 	// action is called.
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=1024
 	// +optional
 	Held HeldEffects `json:"held,omitempty"`
+	// Loop is how far the current step has come with the items of its forEach; unset before it begins and after it.
+	// +optional
+	Loop *Loop `json:"loop,omitempty"`
 	// Acquiring is the effect in held whose acquire has not ended yet in this visit. Until it has, it is called
 	// with the parameters on record.
 	// +kubebuilder:validation:MaxLength=63
@@ -86,7 +89,7 @@ type MachineStatus struct {
 	Acquiring string `json:"acquiring,omitempty"`
 	// Result holds the outputs of the steps of this visit to the phase, as JSON
 	// text: one line of describe.
-	// +kubebuilder:validation:MaxLength=16384
+	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	Result string `json:"result,omitempty"`
 	// State holds what exits have assigned to the state values of the machine, as JSON text. It is kept until the
@@ -118,6 +121,27 @@ type MachineStatus struct {
 	History []Transition `json:"history,omitempty"`
 }
 
+// Loop is how far a step has come with the items of its forEach.
+//
+// +kubebuilder:object:generate=true
+type Loop struct {
+	// Total is how many items there are.
+	// +kubebuilder:validation:Minimum=0
+	Total int32 `json:"total"`
+	// Done is how many of them are done.
+	// +kubebuilder:validation:Minimum=0
+	Done int32 `json:"done"`
+	// Failed are those that have failed for good and are tolerated, as KEY: ERROR.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +optional
+	Failed []string `json:"failed,omitempty"`
+	// Items are those that are neither, as JSON text; those under way come first. Only a MachineState has them.
+	// +kubebuilder:validation:MaxLength=262144
+	// +optional
+	Items string `json:"items,omitempty"`
+}
+
 // HistoryLimit is how many transitions the History of a MachineState keeps: as many as leave
 // room for the rest in 60 lines of describe.
 const HistoryLimit = 16
@@ -128,6 +152,9 @@ const (
 	EffectLimit  = 32
 	RequestLimit = 16
 	StateLimit   = 32
+	HeldLimit    = 1024
+	ItemLimit    = 1000
+	FailureLimit = 100
 	BlockedLimit = 16
 	TextLimit    = 1024
 	ReasonLimit  = 128

@@ -21,6 +21,10 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 	}
 	refs := references(text, ast.NativeRep(), ast.NativeRep().Expr(), isRoot)
 	errs, told := s.checkAll(refs)
+	perItem := isFree(ast.NativeRep().Expr(), VarItem)
+	if perItem && !s.Item {
+		errs = append(errs, Problem{Code: "PG006", Message: VarItem + " is known in a step with forEach only", Fix: "add forEach: {in: LIST} to the step"})
+	}
 	checked, issues := s.checkTypes(ast)
 	for _, e := range found(text, issues) {
 		if !told[e.id] && !whole(refs, e.Message) {
@@ -30,7 +34,7 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 	if len(errs) > 0 {
 		return nil, sortErrors(errs)
 	}
-	e := &Expr{Text: text, Out: checked.OutputType(), refs: refs}
+	e := &Expr{Text: text, Out: checked.OutputType(), refs: refs, PerItem: perItem}
 	if err := s.plan(e, checked); err != nil {
 		return nil, []Problem{{Code: "PG006", Message: err.Error(), Fix: fixCEL}}
 	}
@@ -48,6 +52,7 @@ func (s *Scope) checkTypes(ast *cel.Ast) (*cel.Ast, *cel.Issues) {
 func (s *Scope) plan(e *Expr, checked *cel.Ast) (err error) {
 	e.prog, err = s.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
+		cel.CostTracking(actualCosts{}),
 		cel.CostLimit(apiservercel.PerCallLimit),
 		cel.InterruptCheckFrequency(apiservercel.CheckFrequency))
 	if err != nil {

@@ -23,6 +23,8 @@ type Expr struct {
 	refs []exprRef
 	// cause finds the part that made it true or false.
 	cause *cause
+	// PerItem: it reads the item of a forEach.
+	PerItem bool
 }
 
 // exprRef is a selection such as result.conflicts.
@@ -122,7 +124,7 @@ func (e *Expr) Partly(known map[string]any) (ref.Val, error) {
 
 // Constant is the value of an expression that reads nothing; ok is false of any other.
 func (e *Expr) Constant() (v ref.Val, ok bool) {
-	if e == nil || len(e.refs) > 0 {
+	if e == nil || len(e.refs) > 0 || e.PerItem {
 		return nil, false
 	}
 	v, _, _ = e.prog.Eval(cel.NoVars()) // an error is a value

@@ -29,6 +29,7 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.EnableMacroCallTracking(), // explain shows all() as it was written
 		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops), mixedLiterals{}),
 	}
+	opts = append(opts, cel.Variable(VarItem, cel.DynType), jsonFunction())
 	for name, t := range rootTypes {
 		opts = append(opts, cel.Variable(name, t))
 	}
@@ -49,6 +50,8 @@ type Scope struct {
 	shapes map[string][]Shape
 	// AnyResult: which results there are is not known here.
 	AnyResult bool
+	// Item: there may be an item of a forEach here.
+	Item bool
 }
 
 // NewScope is what every expression of a machine can see: an object of a schema, nil for one that is unknown, and the
@@ -117,6 +120,15 @@ func (s *Scope) NoResults() {
 	s.Define(VarResult, nil)
 	s.shapes = map[string][]Shape{}
 	s.AnyResult = false
+}
+
+// Results are those that are known here; KeepResults goes back to them.
+func (s *Scope) Results() map[string]*cel.Type { return maps.Clone(s.Fields(VarResult)) }
+
+// KeepResults forgets all outputs but those that Results has answered.
+func (s *Scope) KeepResults(known map[string]*cel.Type) {
+	maps.DeleteFunc(s.shapes, func(name string, _ []Shape) bool { return known[name] == nil })
+	s.Define(VarResult, known)
 }
 
 // AddResults makes outputs known, and the shapes of those that have one. An output that two steps have with different

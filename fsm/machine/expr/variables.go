@@ -25,6 +25,9 @@ const (
 	VarState     = "state"
 	VarNow       = "now"
 	VarToken     = "token"
+	// VarItem is the item of a forEach. It is none of the roots: authors may have the name for variables of their own, as in
+	// list.map(item, item.name).
+	VarItem = "item"
 )
 
 // rootTypes are the roots that look the same in every machine; `self` is added.

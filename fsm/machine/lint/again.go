@@ -15,7 +15,7 @@ func (f *flow) checkTakenAgain(p *program.Phase) {
 	held := f.at[p.Name]
 	for i := range p.StepList {
 		s := &p.StepList[i]
-		if again := f.acquired(s) & held; again != 0 && f.c.whileHeld(s.IfExpr, s.Acquires) != expr.Never {
+		if again := f.acquired(s) & held; again != 0 && s.Loop == nil && f.c.whileHeld(s.IfExpr, s.Acquires) != expr.Never {
 			if name := f.c.foundAnew(s.Bound); name != "" {
 				e := f.via[carried{p.Name, again}]
 				f.c.findOnWay(s.Path, "PG021", fmt.Sprintf("%s is entered while %s may be held, and step %s takes it with %s, which is found anew", p.Name, s.Acquires, s.Label, name),

@@ -118,6 +118,9 @@ func (f *flow) acquired(s *program.Step) program.EffectSet {
 
 // released is what a step releases for certain.
 func (f *flow) released(s *program.Step, held program.EffectSet) program.EffectSet {
+	if s.Loop != nil || s.KeysExpr != nil {
+		return 0 // perhaps for some of its keys
+	}
 	may := f.gives(s) & held
 	for i, name := range f.effects {
 		if b := program.EffectSet(1) << i; may&b != 0 && f.c.whileHeld(s.IfExpr, name) != expr.Always {
@@ -129,8 +132,12 @@ func (f *flow) released(s *program.Step, held program.EffectSet) program.EffectS
 
 // gives is what a step may release.
 func (f *flow) gives(s *program.Step) program.EffectSet {
-	if s.Undo != "" {
+	switch s.Undo {
+	case "":
+	case program.UndoHeld:
 		return ^arrives
+	default:
+		return f.effects.Set(s.Undo)
 	}
 	return f.effects.Set(s.Releases)
 }

@@ -106,6 +106,12 @@ func (f *assigned) check(p *program.Phase, has program.EffectSet) {
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		look(s.Path+".if", s.IfExpr)
+		look(s.Path+".keys", s.KeysExpr)
+		if l := s.Loop; l != nil {
+			look(s.Path+".forEach.in", l.In)
+			look(s.Path+".forEach.key", l.Key)
+			look(s.Path+".forEach.parallel", l.ParallelExpr)
+		}
 		look(s.Path+".until", s.UntilExpr)
 		actions := []*program.Action{s.Bound}
 		if s.Acquires != "" { // what would release it is put on record first

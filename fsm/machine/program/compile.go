@@ -38,6 +38,7 @@ func (c *compiler) run() {
 			c.prog.Order = append(c.prog.Order, p)
 		}
 	}
+	c.keyed()
 	c.recovery(spec.Recover)
 	c.invariants(spec.Invariants)
 }
@@ -59,6 +60,8 @@ func (c *compiler) variables(variables []v1alpha1.Named) {
 
 func (c *compiler) actions(actions []v1alpha1.NamedAction) {
 	compiled := map[string]*Action{} // apart: one named action does not use another
+	c.scope.Item = true              // a step that has none is told
+	defer func() { c.scope.Item = false }()
 	for i, a := range actions {
 		path := fmt.Sprintf("spec.actions[%d]", i)
 		c.unique(path, "action", a.Name)
@@ -91,7 +94,7 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 		c.unique(path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
 		c.checkShown(path+".showAs", e.ShowAs)
-		c.prog.Effects[e.Name] = Effect{e, c.action(e.Acquire), c.action(e.Release)}
+		c.prog.Effects[e.Name] = Effect{Effect: e, BoundAcquire: c.action(e.Acquire), BoundRelease: c.action(e.Release)}
 		for _, action := range []string{e.Acquire, e.Release} {
 			// One name is written to the ledger per step; a second effect of the
 			// same action would leak.
@@ -207,17 +210,24 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	if Count(src.Action != "", src.Undo != "", src.Wait != "") != 1 {
 		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
 	}
-	c.oneOf(path+".undo", src.Undo, "", "held")
 	s.WaitFor = c.duration(path+".wait", src.Wait)
 	if src.Poll != "" {
 		s.PollEvery = c.duration(path+".poll", src.Poll)
 	}
 	s.IfExpr = c.expr(path+".if", src.If, true)
 	s.Acquires, s.Releases = effectsOf(src.Action, c.def.Spec.Effects)
-	found := c.action(src.Action)
+	s.Loop = c.loop(path+".forEach", src.ForEach)
+	found, before := c.action(src.Action), c.scope.Results()
+	c.scope.Item = s.Loop != nil
 	s.Bound = &Action{Use: found.Use, Spec: found.Spec, With: c.with(path, src.With, found.With)}
 	c.outputs(s, p)
 	s.UntilExpr = c.expr(path+".until", src.Until, true)
+	c.scope.Item = false
+	if s.Loop != nil { // what one item has said is forgotten with the next
+		c.scope.KeepResults(before)
+		c.scope.AddResults(LoopOutputs, nil, s.If == "")
+	}
+	s.KeysExpr = c.list(path+".keys", src.Keys)
 	s.Text = c.template(path+".message", src.Message)
 	s.ID = stepID(s, p)
 	return s

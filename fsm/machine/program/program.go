@@ -68,6 +68,8 @@ type Requirement struct {
 type Effect struct {
 	v1alpha1.Effect
 	BoundAcquire, BoundRelease *Action
+	// Keyed: it is taken for each item of a forEach.
+	Keyed bool
 }
 
 // EffectNames are the effects of a machine, in the order of its file.
@@ -109,8 +111,24 @@ type Step struct {
 	Text               *expr.Template
 	Acquires, Path     string
 	Releases           string
+	// Loop is nil where the step has no forEach.
+	Loop *Loop
+	// KeysExpr says for which keys an effect is released; nil: all.
+	KeysExpr *expr.Expr
 	// ID is the same for every call of the step, and for no other step.
 	ID string
+}
+
+// Loop is a forEach.
+type Loop struct {
+	In, Key *expr.Expr
+	// ParallelExpr says how many items may be under way; nil: Parallel.
+	ParallelExpr *expr.Expr
+	Parallel     int
+	// Tolerated is how many may fail for good.
+	Tolerated int32
+	// Any and Several are whether there is an item, and more than one: that is what a proof knows of the list.
+	Any, Several *expr.Expr
 }
 
 // Recovery says where an object goes on whose state is lost.

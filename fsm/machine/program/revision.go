@@ -22,6 +22,8 @@ type deed struct {
 	With                    map[string]any
 	Wait                    bool
 	Takes, Gives            string
+	ForEach                 *v1alpha1.ForEach `json:",omitempty"`
+	Keys                    string            `json:",omitempty"`
 }
 
 func (c *compiler) phaseRevision(p *Phase) string {
@@ -29,7 +31,13 @@ func (c *compiler) phaseRevision(p *Phase) string {
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		d := deed{Action: s.Bound.Use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
-			Takes: s.Acquires, Gives: s.Releases, With: map[string]any{}}
+			Takes: s.Acquires, Gives: s.Releases, With: map[string]any{}, ForEach: s.ForEach, Keys: s.Keys}
+		if l := s.Loop; l != nil {
+			c.read(&w, l.In)
+			c.read(&w, l.Key)
+			c.read(&w, l.ParallelExpr)
+		}
+		c.read(&w, s.KeysExpr)
 		for name, v := range s.Bound.With {
 			d.With[name] = v.Written()
 			v.Each(func(e *expr.Expr) { c.read(&w, e) })

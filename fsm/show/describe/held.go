@@ -74,8 +74,11 @@ func afterSteps(p *program.Phase, held []string) []string {
 		case s.Acquires != "" && !slices.Contains(held, s.Acquires):
 			held = append(slices.Clone(held), s.Acquires)
 		case s.If != "":
-		case s.Undo != "":
+		case s.Undo == program.UndoHeld:
 			held = nil
+		case s.Undo != "" && s.Keys == "":
+			held = without(held, []string{s.Undo})
+		case s.Undo != "", s.Loop != nil:
 		case s.Releases != "":
 			held = without(held, []string{s.Releases})
 		}
@@ -138,6 +141,8 @@ func (t *Describer) does(p *program.Phase, held []string) []string {
 	var all []string
 	for i, s := range p.StepList {
 		switch {
+		case s.Undo != "" && s.Undo != program.UndoHeld:
+			all = append(all, "releases "+s.Undo)
 		case s.Undo != "" && len(held) > 0:
 			all = append(all, "releases "+backwards(held)+", as far as they are held")
 		case s.Undo != "":

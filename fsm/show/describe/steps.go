@@ -26,10 +26,24 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 		}
 	}
 	note(s.If != "", "only if %s", s.If)
+	if f := s.ForEach; f != nil {
+		note(true, "once for each item of %s", f.In)
+		note(f.Key != "", "an item is known by %s", f.Key)
+		note(f.Parallel != nil, "items under way at a time: %v", f.Parallel)
+		note(f.ToleratedFailures > 0, "goes on while no more than %d fail for good", f.ToleratedFailures)
+	}
 	switch {
 	case s.Wait != "":
 		out.Does = "Waits " + s.Wait + "."
 	case s.Undo != "":
+		if s.Undo != program.UndoHeld {
+			out.Does = fmt.Sprintf("Releases %s, newest first", s.Undo)
+			if s.Keys != "" {
+				out.Does += ", for the keys " + s.Keys
+			}
+			out.Does += "."
+			break
+		}
 		out.Does = "Releases what is held, newest first: " + cmp.Or(backwards(t.effects.entry[p.Name]), "nothing can be held here") + "."
 	default:
 		t.action(s, &out, note)

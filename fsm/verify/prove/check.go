@@ -69,7 +69,7 @@ func (p *prover) holds(inv *program.Invariant, s state) bool {
 	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
-		where := program.InvariantState{Held: p.ledger(s.stored.held), InPlace: p.effects.In(s.inPlace), Deleting: s.deleting, Gone: s.gone}
+		where := program.InvariantState{Held: fsm.HeldEffects(p.ledger(s.stored.held)), InPlace: fsm.HeldEffects(p.effects.In(s.inPlace)), Deleting: s.deleting, Gone: s.gone}
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}

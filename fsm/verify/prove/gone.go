@@ -6,6 +6,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
@@ -60,7 +61,7 @@ func (p *prover) checkGone() {
 // withoutObject is what an expression comes to where there is no object: self is empty. It
 // is an error where the expression reads nothing else that could decide it.
 func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref.Val, certain bool) {
-	v, err := e.Partly(map[string]any{expr.VarSelf: map[string]any{}, expr.VarHeld: append([]string{}, held...),
+	v, err := e.Partly(map[string]any{expr.VarSelf: map[string]any{}, expr.VarHeld: fsm.HeldEffects(held),
 		expr.VarPhase: nameOnly(phase)})
 	if err == nil {
 		return v, true

@@ -4,6 +4,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
@@ -69,7 +70,7 @@ func (p *prover) known(e *expr.Expr, phase string, held []string) ref.Val {
 // is what the expression comes to whatever is not known.
 func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 	v, err := e.Partly(map[string]any{
-		expr.VarHeld:  append([]string{}, held...),
+		expr.VarHeld:  fsm.HeldEffects(held),
 		expr.VarPhase: nameOnly(phase),
 		expr.VarVariables: expr.NewLazyMap(func(name string) ref.Val {
 			if v := p.known(p.prog.Variables[name], phase, held); v != nil {

@@ -5,14 +5,15 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 func newProver(m *fsm.Machine) *prover {
-	p := &prover{machine: m, effects: m.Definition().EffectNames(), index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
-		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
+	p := &prover{machine: m, effects: effectsOf(m), index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
+		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, loops: map[string]*v1alpha1.Loop{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	p.prog = bare(m.Program())
 	p.bare = m.With(p.prog, nil)
@@ -30,13 +31,44 @@ func newProver(m *fsm.Machine) *prover {
 	return p
 }
 
+// The keys of a proof stand for any number of them.
+var provedKeys = []string{"1", "2"}
+
+// effectsOf are the effects of a machine, each key apart.
+func effectsOf(m *fsm.Machine) (all program.EffectNames) {
+	for _, name := range m.Definition().EffectNames() {
+		all = append(all, heldAs(m.Program(), name)...)
+	}
+	return all
+}
+
+// heldAs are the names under which an effect can be held.
+func heldAs(prog *program.Program, effect string) []string {
+	if !prog.Effects[effect].Keyed {
+		return []string{effect}
+	}
+	var all []string
+	for _, key := range provedKeys {
+		all = append(all, v1alpha1.Keyed(effect, key))
+	}
+	return all
+}
+
+// set has those of the effects of a file, whatever their key.
+func (p *prover) set(effects ...string) (set program.EffectSet) {
+	for _, name := range effects {
+		set |= p.effects.Set(heldAs(p.machine.Program(), name)...)
+	}
+	return set
+}
+
 // bare copies a program without what only an object could fill in. What can fail
 // about it is in the failures of each step.
 func bare(of *program.Program) *program.Program {
 	prog := *of
 	prog.Phases, prog.Order, prog.Effects = map[string]*program.Phase{}, nil, map[string]program.Effect{}
 	for name, e := range of.Effects {
-		prog.Effects[name] = program.Effect{Effect: e.Effect, BoundAcquire: &program.Action{Use: e.BoundAcquire.Use}, BoundRelease: &program.Action{Use: e.BoundRelease.Use}}
+		prog.Effects[name] = program.Effect{Effect: e.Effect, Keyed: e.Keyed, BoundAcquire: &program.Action{Use: e.BoundAcquire.Use}, BoundRelease: &program.Action{Use: e.BoundRelease.Use}}
 	}
 	for _, old := range of.Order {
 		ph := *old
@@ -64,9 +96,9 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 		switch s.Action {
 		case "":
 		case e.Acquire:
-			model.takes |= p.effects.Set(e.Name)
+			model.takes = e.Name
 		case e.Release:
-			model.gives |= p.effects.Set(e.Name)
+			model.gives = e.Name
 		}
 	}
 	named := []program.Class{program.ClassUnavailable}

@@ -37,6 +37,8 @@ type progress struct {
 	begun, waited bool
 	// held is the ledger, one byte for each effect, in its order.
 	held string
+	// loop is how far a forEach has come: a v1alpha1.Loop as JSON.
+	loop string
 }
 
 // now is what a reconcile goes on from.
@@ -76,6 +78,7 @@ type prover struct {
 	values  map[knownKey]ref.Val
 	asked   map[heldKey]bool
 	ledgers map[string][]string
+	loops   map[string]*v1alpha1.Loop
 	// taken are the pairs of phases that a run has led from and to.
 	taken map[edge]bool
 
@@ -89,7 +92,7 @@ type prover struct {
 
 // stepModel is what a step may do to the world, and how it may fail.
 type stepModel struct {
-	takes, gives program.EffectSet
+	takes, gives string // effects
 	failures     []failure
 }
 
@@ -153,6 +156,9 @@ func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
 	}
 	now := s.now()
 	st.Phase, st.StepIndex, st.Held, st.EnteredAt = ph.Name, int32(now.stepIndex), v1alpha1.Held(p.ledger(now.held)...), since
+	if now.loop != "" {
+		st.Loop = p.loops[now.loop].DeepCopy()
+	}
 	if int(now.stepIndex) < len(ph.StepList) {
 		if now.begun {
 			st.Step = ph.StepList[now.stepIndex].Label

@@ -152,7 +152,7 @@ func (p *prover) deed(e event) string {
 		return e.step.Action
 	}
 	for _, x := range p.machine.Definition().Spec.Effects {
-		if p.effects.Set(x.Name) == e.effects {
+		if e.effects != 0 && p.set(x.Name)&e.effects == e.effects {
 			return x.Release
 		}
 	}
@@ -187,5 +187,5 @@ func (p *prover) matter(inv *program.Invariant) program.EffectSet {
 	if len(inv.Effects) == 0 {
 		return allEffects
 	}
-	return p.effects.Set(inv.Effects...)
+	return p.set(inv.Effects...)
 }

@@ -2,6 +2,7 @@ package prove
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -73,15 +74,24 @@ func (w *way) walk() {
 		if err := w.run.Apply(context.Background(), w.act); err != nil {
 			return
 		}
-		if !w.run.Decided() {
+		if w.run.Decided() || w.goesOn() {
+			cmd = w.run.Decide(context.Background())
+		}
+		if !w.run.Decided() || cmd.Do == fsm.RunAction {
 			w.to.running, w.to.memory = true, w.progress()
 			return
 		}
-		cmd = w.run.Decide(context.Background())
 	}
 	w.checkLegal()
 	w.to.running, w.to.memory = false, progress{}
 	w.write(cmd)
+}
+
+// goesOn tells that an item of a forEach waits or has failed: what is next may be that the step waits.
+func (w *way) goesOn() bool {
+	return slices.ContainsFunc(w.events, func(e event) bool {
+		return (e.kind == eventWait || e.kind == eventFails) && e.step.Loop != nil
+	})
 }
 
 // begin is the status that a reconcile begins with: as it was stored, too late, after a change of the file, or too early.
@@ -138,7 +148,7 @@ var errDies = errors.New("the program dies")
 func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 	s := w.step()
 	model := w.steps[s]
-	takes, gives := model.takes, model.gives
+	takes, gives := w.effects.Set(keyed(model.takes, cmd)), w.effects.Set(keyed(model.gives, cmd))
 	if cmd.Effect != "" {
 		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
@@ -170,6 +180,14 @@ func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 		return fsm.Result{}, errDies
 	}
 	return w.fails(e, model.failures[how-failing]), nil
+}
+
+// keyed is the name under which a call takes or releases an effect.
+func keyed(effect string, cmd fsm.Decision) string {
+	if cmd.Key == "" {
+		return effect
+	}
+	return v1alpha1.Keyed(effect, cmd.Key)
 }
 
 func (w *way) step() *program.Step {
@@ -214,7 +232,7 @@ func (w *way) write(cmd fsm.Decision) {
 		if !w.vanished {
 			w.taken[edge{cmd.Transition.From, cmd.Transition.To}] = true
 		}
-		w.to.kept |= w.effects.Set(to.Keeps...) & w.from.now().heldSet()
+		w.to.kept |= w.set(to.Keeps...) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()
 		}
@@ -228,6 +246,13 @@ func (w *way) progress() progress {
 	st := w.run.State()
 	now := progress{stepIndex: int16(st.StepIndex), begun: st.StepIndex == 0 && st.Step != "", waited: st.StepEnteredAt != nil,
 		held: w.from.now().held}
+	if st.Loop != nil {
+		text, _ := json.Marshal(st.Loop) // it was made of JSON
+		now.loop = string(text)
+		if w.loops[now.loop] == nil {
+			w.loops[now.loop] = st.Loop.DeepCopy()
+		}
+	}
 	if slices.Equal(st.HeldNames(), w.ledger(now.held)) {
 		return now
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
@@ -99,13 +100,13 @@ func (j *journal) note(key, format string, args ...any) {
 func (w *world) act(name string, cmd fsm.Decision) fsm.Result {
 	a, said := w.answer(name, cmd)
 	w.Called = append(w.Called, name)
-	text := "act " + name
+	text := "act " + called(name, cmd)
 	if len(cmd.With) > 0 {
 		text += " " + flow(map[string]any(cmd.With))
 	}
 	w.tell("%s%s", text, outcome(a.Result, said))
 	w.now = w.now.Add(a.Takes)
-	w.effect(name, cmd.Effect, a.Result)
+	w.effect(name, cmd, a.Result)
 	return a.Result
 }
 
@@ -136,11 +137,22 @@ func (w *world) stepNames(cmd fsm.Decision) []string {
 	if cmd.Effect != "" {
 		return nil
 	}
-	names := []string{w.Stored.Phase + "/" + cmd.Step}
+	names := []string{called(w.Stored.Phase+"/"+cmd.Step, cmd)}
+	if cmd.Key != "" {
+		names = append(names, called(cmd.Step, cmd), w.Stored.Phase+"/"+cmd.Step)
+	}
 	if _, isAction := calls(w.Machine.Program())[cmd.Step]; !isAction {
 		names = append(names, cmd.Step)
 	}
 	return names
+}
+
+// called is a name with the item that a call is about, if it is of a forEach.
+func called(name string, cmd fsm.Decision) string {
+	if cmd.Key == "" {
+		return name
+	}
+	return v1alpha1.Keyed(name, cmd.Key)
 }
 
 // next is what was given for an action under one of its names.
@@ -188,7 +200,8 @@ func outcome(o fsm.Result, said map[string]any) string {
 // that of the program.
 func (w *world) written(run *fsm.Run, cmd fsm.Decision) string {
 	prog, at := w.Machine.Program(), run.Status()
-	if e, known := prog.Effects[cmd.Effect]; known && e.BoundRelease.Use == cmd.Action {
+	effect, _ := v1alpha1.CutKey(cmd.Effect)
+	if e, known := prog.Effects[effect]; known && e.BoundRelease.Use == cmd.Action {
 		return e.Release
 	}
 	if p := prog.Phases[at.Phase]; cmd.Effect == "" && p != nil && int(at.StepIndex) < len(p.StepList) {
@@ -197,19 +210,20 @@ func (w *world) written(run *fsm.Run, cmd fsm.Decision) string {
 	return cmd.Action // as it is on record
 }
 
-// effect changes the world as the action would, and checks the ledger. Undone is the
-// effect that an undo releases.
-func (w *world) effect(name, undone string, o fsm.Result) {
+// effect changes the world as the action would, and checks the ledger.
+func (w *world) effect(name string, cmd fsm.Decision, o fsm.Result) {
+	undone := cmd.Effect // by an undo
 	for _, e := range w.Machine.Definition().Spec.Effects {
 		switch {
 		case undone != "":
 		case name == e.Acquire:
-			if !slices.Contains(w.held(), e.Name) {
-				w.defect("%s is called, but %s is not in the stored ledger %v", name, e.Name, w.Stored.HeldNames())
+			held := called(e.Name, cmd)
+			if !slices.Contains(w.held(), held) {
+				w.defect("%s is called, but %s is not in the stored ledger %v", name, held, w.Stored.HeldNames())
 			}
-			w.inPlace[e.Name] = true // an action that fails may have done half of it
+			w.inPlace[held] = true // an action that fails may have done half of it
 		case name == e.Release:
-			undone = e.Name
+			undone = called(e.Name, cmd)
 		}
 	}
 	if undone != "" && o.Err == nil {

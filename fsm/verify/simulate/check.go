@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/machine/diag"
 	"github.com/phasegate/phasegate/fsm/machine/program"
@@ -49,7 +50,8 @@ func (c *checker) file() {
 func (c *checker) given(path string, g *Given) {
 	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
 		at := path + ".actions." + name
-		use := cmp.Or(c.actions[name], c.steps[name])
+		called, _ := v1alpha1.CutKey(name)
+		use := cmp.Or(c.actions[called], c.steps[called])
 		if c.m != nil && use == "" {
 			c.find(at, "PG005", "actions: "+names(c.actions)+"; steps: "+names(c.steps), "machine %s never calls an action %q, and has no step of this name", c.m.Name(), name)
 			continue
@@ -199,7 +201,8 @@ func (c *checker) phase(path, name string) {
 }
 
 func (c *checker) effect(path, name string) {
-	if known := c.m.Definition().EffectNames(); !slices.Contains(known, name) {
+	effect, _ := v1alpha1.CutKey(name)
+	if known := c.m.Definition().EffectNames(); !slices.Contains(known, effect) {
 		c.find(path, "PG005", "effects: "+strings.Join(known, ", "), "effect %q is not declared", name)
 	}
 }

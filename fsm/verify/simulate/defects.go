@@ -19,7 +19,7 @@ var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_
 // without being in the ledger.
 func (w *world) checkState() {
 	st := w.Stored
-	if len(st.History) > v1alpha1.HistoryLimit || len(st.Held) > 32 {
+	if len(st.History) > v1alpha1.HistoryLimit || len(st.Held) > v1alpha1.HeldLimit {
 		w.defect("the state is out of bounds: %d transitions, %d held", len(st.History), len(st.Held))
 	}
 	names := map[string]bool{}
@@ -42,7 +42,7 @@ func (w *world) checkState() {
 func (w *world) checkInvariants() {
 	// An object that vanished was not let go by its machine: what must be true then is
 	// what is true while it is being deleted.
-	s := program.InvariantState{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
+	s := program.InvariantState{Phase: w.Stored.Phase, Held: fsm.HeldEffects(w.Stored.HeldNames()), InPlace: fsm.HeldEffects(w.InPlace()), Deleting: w.deleting, Gone: w.gone && !w.vanished}
 	if !w.hasState() && !w.gone {
 		return // lost: nobody knows
 	}
@@ -57,7 +57,7 @@ func (w *world) checkInvariants() {
 
 func (w *world) checkLedger() {
 	for _, name := range w.InPlace() {
-		if !slices.Contains(w.held(), name) && !w.kept[name] {
+		if effect, _ := v1alpha1.CutKey(name); !slices.Contains(w.held(), name) && !w.kept[effect] {
 			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.HeldNames())
 		}
 	}

@@ -251,7 +251,7 @@ func CrashEverywhere(begin func() *Fake, story func(*Fake)) (crashes int, change
 	calm.Interrupt = func(cmd fsm.Decision, done bool) bool {
 		n++
 		st := calm.Stored
-		place := fmt.Sprint(st.Phase, len(st.History), st.StepIndex, st.HeldNames(), cmd.Do, cmd.Action, cmd.Step, cmd.Effect, done)
+		place := fmt.Sprint(st.Phase, len(st.History), st.StepIndex, st.HeldNames(), cmd.Do, cmd.Action, cmd.Step, cmd.Key, cmd.Effect, done)
 		if !seen[place] {
 			seen[place] = true
 			places = append(places, n)

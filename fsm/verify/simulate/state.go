@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -85,8 +86,8 @@ func (w *world) adopt() {
 	}
 	w.adopted = w.Machine
 	for _, known := range []map[string]bool{w.inPlace, w.released, w.kept} {
-		for old, name := range effectMap(w.Machine) {
-			if known[old] {
+		for old := range maps.Clone(known) {
+			if name := w.renamed(old); name != old {
 				delete(known, old)
 				known[name] = true
 			}
@@ -105,11 +106,19 @@ func effectMap(m *fsm.Machine) map[string]string {
 func (w *world) held() []string {
 	names := w.Stored.HeldNames()
 	for i, old := range names {
-		if name, renamed := effectMap(w.Machine)[old]; renamed {
-			names[i] = name
-		}
+		names[i] = w.renamed(old)
 	}
 	return names
+}
+
+// renamed is the name that the machine in force has for what is held.
+func (w *world) renamed(old string) string {
+	effect, key := v1alpha1.CutKey(old)
+	name := cmp.Or(effectMap(w.Machine)[effect], effect)
+	if key == "" {
+		return name
+	}
+	return v1alpha1.Keyed(name, key)
 }
 
 // LoseState is a person who deletes the state by hand, finalizer and all. It answers what

@@ -77,7 +77,7 @@ func HeldBy(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 	for _, stored := range effects {
 		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
 		for _, e := range m.Definition().Spec.Effects {
-			if e.Name == stored.Name {
+			if e.Name == stored.Effect() {
 				h.Acquire, h.Release = does(m, e.Acquire), cmp.Or(h.Release, does(m, e.Release))
 			}
 		}

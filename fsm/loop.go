@@ -1,0 +1,427 @@
+package fsm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
+)
+
+// A step with forEach calls its action for each item of a list. The list is stored when the step begins, and an item leaves
+// it when it is done, so a crash repeats no more than what was done since the last write. Of those that are left, the first
+// are under way. One run looks at each of them once, a round: what waits goes to the end of those under way, and an error
+// that is tried again is told once the others had their turn.
+
+// item is one of a list that is not done.
+type item struct {
+	Key   string `json:"key"`
+	Value any    `json:"item,omitempty"`
+	// Taken: this loop has put the effect of its step on record for the item.
+	Taken bool `json:"taken,omitempty"`
+
+	// outputs are what the action has said of it last.
+	outputs map[string]any
+}
+
+// round is a look at the items.
+type round struct {
+	left     []*item
+	parallel int
+	looked   map[string]bool
+	// due: what calls something outside the cluster may be called in this round.
+	due bool
+	// failed is the first error that is tried again; after and waits are those of the first item that waits.
+	failed *Result
+	after  time.Duration
+	waits  string
+	// saved is when the items were stored last.
+	saved time.Time
+}
+
+// itemKey is what a line of the ledger, a label and a status can hold.
+var itemKey = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:/-]{0,251}[A-Za-z0-9])?$`)
+
+// maxItems is how much of items a MachineState holds; the CRDs say the same.
+const maxItems = 256 << 10
+
+// each goes on with the items of the current step; nil means that the last is done.
+func (r *Run) each(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+	if r.round == nil {
+		if err := r.beginRound(ctx, s); err != nil {
+			return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		}
+	}
+	l := r.round
+	if len(l.left) == 0 {
+		return r.endLoop(ctx, s, p)
+	}
+	under := l.left[:min(l.parallel, len(l.left))]
+	for _, it := range under {
+		if l.looked[it.Key] || !r.onRecord(s, it) {
+			continue
+		}
+		r.item = it
+		d, err := r.ask(ctx, s)
+		switch {
+		case err != nil:
+			r.itemEnds(ctx, s, Result{Err: err, Class: program.ClassInvalid})
+			if r.next != nil {
+				return r.next
+			}
+			return r.each(ctx, s, p)
+		case d.External && !l.due:
+			l.looked[it.Key] = true
+		default:
+			return r.act(d, s)
+		}
+	}
+	if d := r.holdItems(ctx, s, p, under); d != nil {
+		return d
+	}
+	return r.endRound(ctx, s, p, under)
+}
+
+// onRecord tells whether the action may be called for an item: what it takes is in the ledger.
+func (r *Run) onRecord(s *program.Step, it *item) bool {
+	return s.Acquires == "" || it.Taken || r.st.IsHeld(v1alpha1.Keyed(s.Acquires, it.Key))
+}
+
+// beginRound reads the items that are left, or makes them of the list.
+func (r *Run) beginRound(ctx context.Context, s *program.Step) error {
+	l := &round{looked: map[string]bool{}, due: r.edited || !r.input.Now().Before(r.due), saved: r.input.Now()}
+	var err error
+	if l.parallel, err = r.parallel(ctx, s.Loop); err != nil {
+		return err
+	}
+	if r.st.Loop == nil {
+		if l.left, err = r.items(ctx, s.Loop); err != nil {
+			return err
+		}
+		r.st.Loop = &v1alpha1.Loop{Total: int32(len(l.left))}
+		r.round = l
+		if err = r.saveItems(); err != nil {
+			r.round, r.st.Loop = nil, nil
+		}
+		return err
+	}
+	if err := utiljson.Unmarshal([]byte(cmp.Or(r.st.Loop.Items, "[]")), &l.left); err != nil {
+		return Terminal("UnreadableItems", "the items of %s cannot be read (%w): correct them in the MachineState", s.Label, err)
+	}
+	r.round = l
+	return nil
+}
+
+func (r *Run) parallel(ctx context.Context, l *program.Loop) (int, error) {
+	if l.ParallelExpr == nil {
+		return l.Parallel, nil
+	}
+	if r.input.Prove != nil {
+		return 2, nil
+	}
+	v, err := r.value(ctx)(l.ParallelExpr)
+	if err != nil {
+		return 0, fmt.Errorf("parallel: %w", err)
+	}
+	n, is := v.Value().(int64)
+	if !is || n < 1 {
+		return 0, Terminal("BadItems", "parallel is %v: correct %s, so that it comes to a number from 1 on", v.Value(), l.ParallelExpr.Text)
+	}
+	return int(min(n, v1alpha1.ItemLimit)), nil
+}
+
+// items are those of the list, each with its key.
+func (r *Run) items(ctx context.Context, l *program.Loop) ([]*item, error) {
+	if r.input.Prove != nil {
+		return r.provedItems(l)
+	}
+	v, err := r.value(ctx)(l.In)
+	if err != nil {
+		return nil, fmt.Errorf("forEach in %s: %w", l.In.Text, err)
+	}
+	native, err := expr.Native(v)
+	if err != nil {
+		return nil, err
+	}
+	list, is := native.([]any)
+	if !is {
+		return nil, Terminal("BadItems", "%s is no list: correct the expression", l.In.Text)
+	}
+	if len(list) > v1alpha1.ItemLimit {
+		return nil, Terminal("BadItems", "%s has %d items, more than %d: take them in parts, for example page by page", l.In.Text, len(list), v1alpha1.ItemLimit)
+	}
+	seen, items := map[string]bool{}, make([]*item, len(list))
+	for i, value := range list {
+		it := &item{Value: value}
+		if it.Key, err = r.keyOf(ctx, l, it); err != nil {
+			return nil, err
+		}
+		if seen[it.Key] {
+			return nil, Terminal("BadItems", "two items of %s have the key %s: give forEach a key: that tells them apart", l.In.Text, it.Key)
+		}
+		seen[it.Key], items[i] = true, it
+	}
+	return items, nil
+}
+
+func (r *Run) keyOf(ctx context.Context, l *program.Loop, it *item) (string, error) {
+	key := it.Value
+	if l.Key != nil {
+		r.item = it
+		v, err := r.value(ctx)(l.Key)
+		r.item = nil
+		if err != nil {
+			return "", fmt.Errorf("key %s of an item: %w", l.Key.Text, err)
+		}
+		key = v.Value()
+	}
+	text, is := key.(string)
+	if !is || !itemKey.MatchString(text) {
+		return "", Terminal("BadItems", "%s is no key: it is a text of at most 253 letters, digits and . _ : / - that begins and ends with a letter or digit; give forEach a key: that is one", expr.Clip(fmt.Sprint(key), 120))
+	}
+	return text, nil
+}
+
+// provedItems are none, one, or two, which stand for any number.
+func (r *Run) provedItems(l *program.Loop) ([]*item, error) {
+	for n, more := range []*expr.Expr{l.Any, l.Several} {
+		if is, err := r.input.Prove(more); err != nil || !is {
+			return []*item{{Key: "1"}}[:n], err
+		}
+	}
+	return []*item{{Key: "1"}, {Key: "2"}}, nil
+}
+
+// saveItems brings the stored items to those that are left.
+func (r *Run) saveItems() error {
+	if len(r.round.left) == 0 {
+		r.st.Loop.Items = ""
+		return nil
+	}
+	text, err := json.Marshal(r.round.left)
+	if err != nil {
+		return fmt.Errorf("items are no plain values: %w", err)
+	}
+	if len(text) > maxItems {
+		return Terminal("BadItems", "the items have %d bytes, more than the %d that are stored: let them have fewer fields, or take them in parts", len(text), maxItems)
+	}
+	r.st.Loop.Items = string(text)
+	return nil
+}
+
+// holdItems puts the effect on record for all that are about to take it, in one write: as late as can be, so that they are many.
+func (r *Run) holdItems(ctx context.Context, s *program.Step, p *program.Phase, under []*item) *Decision {
+	taken := false
+	for _, it := range under {
+		if r.onRecord(s, it) {
+			continue
+		}
+		r.item = it
+		h, err := r.entry(ctx, r.m.prog.Effects[s.Acquires], s.Bound)
+		if err == nil {
+			err = r.roomFor(h)
+		}
+		if err != nil {
+			return r.fail(ctx, Result{Err: fmt.Errorf("%s: %w", it.Key, err), Class: program.ClassInvalid}, s.Backoff, p)
+		}
+		r.st.Held, it.Taken, taken = append(r.st.Held, h), true, true
+	}
+	if !taken {
+		return nil
+	}
+	if err := r.saveItems(); err != nil {
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+	}
+	return r.commit(nil)
+}
+
+// maxLedger is how many bytes are held together: with all else, etcd takes no more than 1.5 MiB by default.
+const maxLedger = 512 << 10
+
+func (r *Run) roomFor(h v1alpha1.HeldEffect) error {
+	size := len(h.String())
+	for _, other := range r.st.Held {
+		size += len(other.Name) + len(other.Release) + len(other.With) + len(other.Acquired)
+	}
+	if len(r.st.Held) >= v1alpha1.HeldLimit || size > maxLedger {
+		return Terminal("TooMuchHeld", "%d effects are held with %d bytes, and no more than %d with %d are stored: release some before, or take fewer items at a time", len(r.st.Held), size, v1alpha1.HeldLimit, maxLedger)
+	}
+	return nil
+}
+
+// itemDone takes the outcome of the action for an item.
+func (r *Run) itemDone(ctx context.Context, s *program.Step, o Result) {
+	if w, is := errors.AsType[*WaitError](o.Err); is {
+		r.itemWaits(w.Message, w.After)
+		return
+	}
+	if o.Err == nil {
+		text, err := encodeResult(o.Outputs)
+		if r.item.outputs = decodeResult(text); err != nil {
+			o.Err = Terminal("BadOutputs", "%s: %w", s.Action, err)
+		}
+	}
+	if o.Err == nil {
+		if asked := r.truth(ctx, s.UntilExpr); !asked.open {
+			r.itemWaits(fmt.Sprintf("until %s; seen: %s", s.Until, asked.got), 0)
+			return
+		}
+	}
+	r.itemEnds(ctx, s, o)
+}
+
+// itemWaits lets those behind it have their turn first.
+func (r *Run) itemWaits(message string, after time.Duration) {
+	l := r.round
+	l.looked[r.item.Key] = true
+	if l.waits == "" {
+		l.waits = r.item.Key + ": " + message
+	}
+	if after > 0 && (l.after == 0 || after < l.after) {
+		l.after = after
+	}
+	under := l.left[:min(l.parallel, len(l.left))]
+	if at := slices.Index(under, r.item); at >= 0 {
+		copy(under[at:], under[at+1:])
+		under[len(under)-1] = r.item
+	}
+	r.stored(r.saveItems())
+}
+
+// itemEnds is for an item that is done, or has failed.
+func (r *Run) itemEnds(ctx context.Context, s *program.Step, o Result) {
+	l, p := r.round, r.phase()
+	if o.Err != nil {
+		l.looked[r.item.Key] = true
+		o.Err = fmt.Errorf("%s: %w", r.item.Key, o.Err)
+		_, terminal := errors.AsType[*TerminalError](o.Err)
+		final := terminal || o.Class == program.ClassTerminal || s.Backoff.Attempts > 0 && r.st.Attempts+1 >= s.Backoff.Attempts
+		switch {
+		case !final:
+			l.failed = cmp.Or(l.failed, &o)
+			return
+		case len(r.st.Loop.Failed) >= int(s.Loop.Tolerated):
+			r.fail(ctx, o, s.Backoff, p)
+			return
+		}
+		r.st.Loop.Failed = append(r.st.Loop.Failed, expr.Clip(o.Err.Error(), v1alpha1.TextLimit))
+	} else {
+		r.st.Loop.Done++
+		if s.Releases != "" {
+			r.removeHeld(r.heldAs(s.Releases))
+		}
+		r.resetBackoff()
+	}
+	l.left = slices.DeleteFunc(l.left, func(it *item) bool { return it == r.item })
+	r.stored(r.saveItems())
+	if len(l.left) > 0 && r.input.Now().Sub(l.saved) >= longStep {
+		r.commit(nil)
+	}
+}
+
+// stored is for an error that cannot be: what is left was stored before.
+func (r *Run) stored(err error) {
+	if err != nil {
+		r.next = r.refuse(err)
+	}
+}
+
+// endRound waits until what is under way can be looked at again.
+func (r *Run) endRound(ctx context.Context, s *program.Step, p *program.Phase, under []*item) *Decision {
+	l := r.round
+	if l.failed != nil {
+		return r.fail(ctx, *l.failed, s.Backoff, p)
+	}
+	if !l.due && s.Bound.Spec.External {
+		return r.leaveOff(fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339)), r.due)
+	}
+	r.resetBackoff()
+	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("%s: %s", s.Label, progress(r.st.Loop, len(under))))
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: progress(r.st.Loop, len(under)), Value: expr.Clip(l.waits, v1alpha1.TextLimit)}}
+	after := cmp.Or(l.after, s.PollEvery, defaultPoll)
+	if r.called {
+		r.polls(after)
+	}
+	return r.sleep(after)
+}
+
+func progress(l *v1alpha1.Loop, under int) string {
+	text := fmt.Sprintf("%d of %d done, %d under way", l.Done, l.Total, under)
+	if n := len(l.Failed); n > 0 {
+		text += fmt.Sprintf(", %d failed", n)
+	}
+	return text
+}
+
+// endLoop ends the step: its outputs are what came of the items.
+func (r *Run) endLoop(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+	failed := make([]any, len(r.st.Loop.Failed))
+	for i, line := range r.st.Loop.Failed {
+		key, _, _ := strings.Cut(line, ": ")
+		failed[i] = key
+	}
+	if err := r.merge(map[string]any{"done": int64(r.st.Loop.Done), "failed": failed}); err != nil {
+		return r.fail(ctx, Result{Err: Terminal("BadOutputs", "%s: %w", s.Label, err)}, s.Backoff, p)
+	}
+	r.advance()
+	return nil
+}
+
+// heldAs is the name under which the current step holds an effect.
+func (s *state) heldAs(effect string) string {
+	if s.item == nil || effect == "" {
+		return effect
+	}
+	return v1alpha1.Keyed(effect, s.item.Key)
+}
+
+// nextUndo is the place in the ledger of what an undo releases next; -1: there is nothing any more.
+func (r *Run) nextUndo(ctx context.Context, s *program.Step) (int, error) {
+	if s.Undo == program.UndoHeld {
+		return len(r.st.Held) - 1, nil
+	}
+	of, err := r.keys(ctx, s.KeysExpr)
+	if err != nil {
+		return 0, fmt.Errorf("keys %s: %w", s.Keys, err)
+	}
+	for i, h := range slices.Backward(r.st.Held) {
+		if effect, key := v1alpha1.CutKey(h.Name); effect == s.Undo && of(key) {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// keys tells which keys an undo is for. For a proof it is each or none: which, it tries.
+func (r *Run) keys(ctx context.Context, e *expr.Expr) (of func(string) bool, err error) {
+	switch {
+	case e == nil:
+		return func(string) bool { return true }, nil
+	case r.input.Prove != nil:
+		some, err := r.input.Prove(e)
+		return func(string) bool { return some }, err
+	}
+	v, err := r.value(ctx)(e)
+	if err != nil {
+		return nil, err
+	}
+	native, err := expr.Native(v)
+	if err != nil {
+		return nil, err
+	}
+	list, is := native.([]any)
+	if !is {
+		return nil, errors.New("it is no list")
+	}
+	return func(key string) bool { return slices.Contains(list, any(key)) }, nil
+}
