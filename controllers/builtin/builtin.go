@@ -1,5 +1,5 @@
 // Package builtin has the actions that every machine may use: apply a manifest,
-// patch, delete, claim an object, wait for a condition, read an object, run and end
+// patch, delete, claim an object, wait for a condition, read an object, list objects, run and end
 // a Job, emit an Event, set a condition, make an HTTP request. One file per action.
 //
 // They are the same for all kinds. What they act on is in the parameters that the
@@ -47,6 +47,7 @@ func table() map[string]action {
 		"Unclaim":        {unclaimSpec, unclaim, toTarget(claimVerbs...)},
 		"AwaitCondition": {awaitConditionSpec, awaitCondition, toTarget("get")},
 		"ReadObject":     {readObjectSpec, readObject, toTarget("get")},
+		"ListObjects":    {listObjectsSpec, listObjects, toListed},
 		"RunJob":         {runJobSpec, runJob, toJob},
 		"EndJob":         {endJobSpec, endJob, toEndedJob},
 		"EmitEvent":      {emitEventSpec, emitEvent, nil}, // the runner makes Events, too
