@@ -42,6 +42,28 @@ func toTarget(verbs ...string) func(with fsm.Params) []rbac.Access {
 	return func(with fsm.Params) []rbac.Access { return toObject(named(with), verbs...) }
 }
 
+// toPatched: a subresource has rights of its own. The object is read in any case, for its resourceVersion.
+func toPatched(with fsm.Params) []rbac.Access {
+	return patchedAs(named(with), with.String("subresource", ""))
+}
+
+func patchedAs(obj *unstructured.Unstructured, subresource string) []rbac.Access {
+	switch subresource {
+	case subStatus:
+		return append(toObject(obj, "get"), part(obj, subStatus, "patch")...)
+	case subScale:
+		return append(toObject(obj, "get"), part(obj, subScale, patchVerbs...)...)
+	}
+	return toObject(obj, patchVerbs...)
+}
+
+// part is an access to a subresource.
+func part(obj *unstructured.Unstructured, subresource string, verbs ...string) []rbac.Access {
+	all := toObject(obj, verbs...)
+	all[0].Subresource = subresource
+	return all
+}
+
 func toManifest(verbs ...string) func(with fsm.Params) []rbac.Access {
 	return func(with fsm.Params) []rbac.Access {
 		return toObject(&unstructured.Unstructured{Object: with.Object("manifest")}, verbs...)

@@ -1,5 +1,5 @@
 // Package builtin has the actions that every machine may use: apply a manifest,
-// patch, delete, claim an object, wait for a condition, read an object, list objects, run and end
+// patch, delete, claim an object, evict a Pod, wait for a condition, read an object, list objects, run and end
 // a Job, emit an Event, set a condition, make an HTTP request. One file per action.
 //
 // They are the same for all kinds. What they act on is in the parameters that the
@@ -41,8 +41,9 @@ type action struct {
 func table() map[string]action {
 	return map[string]action{
 		"Apply":          {applySpec, apply, toManifest(applyVerbs...)},
-		"Patch":          {patchSpec, patchObject, toTarget(patchVerbs...)},
+		"Patch":          {patchSpec, patchObject, toPatched},
 		"Delete":         {deleteSpec, deleteObjects, toDeleted},
+		"Evict":          {evictSpec, evict, toEvicted},
 		"Claim":          {claimSpec, claim, toTarget(claimVerbs...)},
 		"Unclaim":        {unclaimSpec, unclaim, toTarget(claimVerbs...)},
 		"AwaitCondition": {awaitConditionSpec, awaitCondition, toTarget("get")},

@@ -88,16 +88,26 @@ func (c *call) place(obj *unstructured.Unstructured) error {
 
 // find reads an object by its kind, namespace and name.
 func (c *call) find(ctx context.Context, obj *unstructured.Unstructured, verbs ...string) (found bool, err error) {
+	return c.findFor(ctx, obj, toObject(obj, verbs...))
+}
+
+// findFor is find for a call that needs several rules.
+func (c *call) findFor(ctx context.Context, obj *unstructured.Unstructured, needed []rbac.Access) (found bool, err error) {
 	err = c.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	if apierrs.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil, c.explain(err, "read", obj, verbs...)
+	return err == nil, c.explainAll(err, "read", obj, needed)
 }
 
 // explain says what could not be done, and for a lack of rights which rule the
 // manager needs. It is nil for a nil error.
 func (c *call) explain(err error, doing string, obj *unstructured.Unstructured, verbs ...string) error {
+	return c.explainAll(err, doing, obj, toObject(obj, verbs...))
+}
+
+// explainAll is explain for a call that needs several rules.
+func (c *call) explainAll(err error, doing string, obj *unstructured.Unstructured, needed []rbac.Access) error {
 	if err == nil {
 		return nil
 	}
@@ -106,9 +116,22 @@ func (c *call) explain(err error, doing string, obj *unstructured.Unstructured, 
 	if !apierrors.NotAllowed(err) {
 		return err
 	}
-	group, resource := rbac.Served(c.Client.RESTMapper())(obj.GetAPIVersion(), obj.GetKind())
-	return fmt.Errorf("%w: add to the manager's role: {apiGroups: [%q], resources: [%s], verbs: [%s]}",
-		err, group, resource, strings.Join(verbs, ", "))
+	rules := make([]string, len(needed))
+	for i, a := range needed {
+		group, resource := rbac.Served(c.Client.RESTMapper())(obj.GetAPIVersion(), obj.GetKind())
+		if a.Subresource != "" {
+			resource += "/" + a.Subresource
+		}
+		rules[i] = fmt.Sprintf("{apiGroups: [%q], resources: [%s], verbs: [%s]}", group, resource, strings.Join(a.Verbs, ", "))
+	}
+	return fmt.Errorf("%w: add to the manager's role: %s", err, strings.Join(rules, " and "))
+}
+
+// isOwner tells whether obj is the object that the machine drives, read or not: a deleted one may bear another UID by now, and
+// another version of its kind is the same.
+func (c *call) isOwner(obj *unstructured.Unstructured) bool {
+	return obj.GetUID() != "" && obj.GetUID() == c.owner.GetUID() ||
+		obj.GroupVersionKind().GroupKind() == c.kind.GroupKind() && obj.GetNamespace() == c.owner.GetNamespace() && obj.GetName() == c.owner.GetName()
 }
 
 // title is how errors and messages name an object.

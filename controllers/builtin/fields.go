@@ -16,11 +16,6 @@ func fieldsOfManifest(with fsm.Params) []fsm.Misfit {
 
 func fieldsOfJob(with fsm.Params) []fsm.Misfit { return misfits(with, "manifest", "batch/v1", "Job") }
 
-func fieldsOfPatch(with fsm.Params) []fsm.Misfit {
-	apiVersion, kind := with.String("apiVersion", ""), with.String("kind", "")
-	return append(misfits(with, "patch", apiVersion, kind), misfits(with, "only", apiVersion, kind)...)
-}
-
 // kindOfTarget is for actions that name an object and nothing of its content.
 func kindOfTarget(with fsm.Params) []fsm.Misfit {
 	return kubetypes.Misfits(with.String("apiVersion", ""), with.String("kind", ""), nil)

@@ -10,16 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 var patchSpec = fsm.ActionSpec{
 	Doc:   "Sets fields of an object that is there (merge patch): null removes a field, a list is replaced whole. To undo it in an effect, release with a second Patch.",
 	Check: fieldsOfPatch,
 	Params: withTarget(map[string]fsm.Param{
-		"patch": {Type: fsm.TypeObject, Required: true, Check: hasNoStatus, Doc: "the fields to set; not status"},
-		"only": {Type: fsm.TypeObject, Doc: "fields that must be like this already, or nothing is done: an undo names here what its " +
+		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status, unless that is the subresource"},
+		"only": {Type: fsm.TypeObject, Doc: "fields of the object that must be like this already, or nothing is done: an undo names here what its " +
 			"counterpart set, for example an annotation with the UID"},
 		"missing": {Type: fsm.TypeString, Check: oneOf("fail", "ignore"), Doc: "what to do when there is no such object: fail (the default), or ignore"},
+		"subresource": {Type: fsm.TypeString, Doc: "status: patch has status and nothing else; that of the object itself is refused, use spec.status for it. " +
+			"scale: patch is {spec: {replicas: N}}, for any kind that can be scaled. Written plainly, for the rights follow from it"},
 	}),
 	Writes: &fsm.Target{Param: "patch"},
 }
@@ -27,15 +30,21 @@ var patchSpec = fsm.ActionSpec{
 var patchVerbs = []string{"get", "patch"}
 
 func patchObject(ctx context.Context, c *call) (outputs, error) {
+	if _, err := patchFlaw(c.with); err != nil {
+		return nil, err
+	}
 	obj, err := c.target()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.maySetStatus(obj); err != nil {
 		return nil, err
 	}
 	body, err := c.manifest("patch")
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.find(ctx, obj, patchVerbs...)
+	found, err := c.findFor(ctx, obj, toPatched(c.with))
 	switch {
 	case err != nil:
 		return nil, err
@@ -48,6 +57,14 @@ func patchObject(ctx context.Context, c *call) (outputs, error) {
 	return nil, c.patch(ctx, obj, body)
 }
 
+// maySetStatus refuses the status of the object itself: the runner alone writes that, and as a view.
+func (c *call) maySetStatus(obj *unstructured.Unstructured) error {
+	if c.with.String("subresource", "") == subStatus && c.isOwner(obj) {
+		return fsm.Terminal("OwnObject", "%s is the object that the machine drives, whose status the manager writes: use spec.status of the machine for fields, and SetCondition for conditions", title(obj))
+	}
+	return nil
+}
+
 // patch sends nothing when the object says so already. It carries the object's
 // resourceVersion: what was compared is what is changed.
 func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) error {
@@ -56,7 +73,14 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 			return err
 		}
 	}
-	if done, err := says(obj, body.Object); err != nil || done {
+	subresource, part := c.with.String("subresource", ""), obj
+	if subresource == subScale {
+		var err error
+		if part, err = c.scaleOf(ctx, obj); err != nil {
+			return err
+		}
+	}
+	if done, err := says(part, body.Object); err != nil || done {
 		return err
 	}
 	body.SetResourceVersion(obj.GetResourceVersion())
@@ -64,8 +88,36 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	if err != nil {
 		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
 	}
-	err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.writer())
-	return c.explain(err, "patch", obj, patchVerbs...)
+	if subresource == "" {
+		err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.writer())
+		return c.explain(err, "patch", obj, patchVerbs...)
+	}
+	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.WithSubResourceBody(part), c.writer())
+	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
+}
+
+// scaleOf reads the scale of an object, in the form that is the same for all kinds. Nothing is said there of no replicas.
+func (c *call) scaleOf(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	scale := object(scaleAPIVersion, scaleKind, obj.GetNamespace(), obj.GetName())
+	if err := c.Client.SubResource(subScale).Get(ctx, obj, scale); err != nil {
+		return nil, c.explainPart(ctx, err, "read the scale of", obj, subScale)
+	}
+	if _, said, _ := unstructured.NestedFieldNoCopy(scale.Object, "spec", "replicas"); !said {
+		if err := unstructured.SetNestedField(scale.Object, int64(0), "spec", "replicas"); err != nil {
+			return nil, err
+		}
+	}
+	return scale, nil
+}
+
+// explainPart is explain for a subresource. That a kind does not have it is answered as if the object were not there.
+func (c *call) explainPart(ctx context.Context, err error, doing string, obj *unstructured.Unstructured, subresource string) error {
+	if apierrors.Classify(err) == apierrors.NotFound {
+		if found, _ := c.find(ctx, obj); found {
+			return fsm.Terminal("NoSubresource", "%s is there and has no subresource %s: its kind cannot do that, or its CRD has to declare it under subresources: %w", title(obj), subresource, err)
+		}
+	}
+	return c.explainAll(err, doing, obj, patchedAs(obj, subresource))
 }
 
 // says tells whether a merge patch with the fields would leave obj as it is.

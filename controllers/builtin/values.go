@@ -86,14 +86,6 @@ func isJob(v any) error {
 	return nil
 }
 
-func hasNoStatus(v any) error {
-	fields, _ := v.(map[string]any)
-	if _, found := fields["status"]; found {
-		return fsm.Terminal("StatusRefused", "it names status, which belongs to the controller of the object: set fields of spec or metadata")
-	}
-	return nil
-}
-
 // The API server refuses a status with a condition of another form, and the
 // object could not move any more.
 var (

@@ -97,6 +97,7 @@ func (k Known) Kinds(m *fsm.Machine) diag.Diagnostics {
 		watches(fmt.Sprintf("spec.phases[%d]", i), p.Watch)
 	}
 	for _, call := range m.Calls() {
+		found = append(found, ownStatus(m, call)...)
 		path := "kind"
 		if call.With["manifest"] != nil {
 			path = "manifest.kind"

@@ -148,6 +148,8 @@ func compare(a, b Need) int {
 type Access struct {
 	// APIVersion and Kind are empty where they are not known before it is done.
 	APIVersion, Kind string
+	// Subresource is the part of the objects that is meant, such as status; empty: they themselves.
+	Subresource string
 	// Name of the one object; empty: any.
 	Name string
 	// Namespace of the objects; empty: any.
@@ -178,13 +180,16 @@ func Served(mapper meta.RESTMapper) Resources {
 }
 
 // Needs are the rights of an access, for who. The name of an object that is to be created
-// is not known to the API server when it asks.
+// is not known to the API server when it asks; that of one whose subresource is created is.
 func (a Access) Needs(who string, resources Resources) []Need {
 	group, resource := resources(a.APIVersion, a.Kind)
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
 	var needs []Need
 	for _, verb := range a.Verbs {
 		n := Need{Group: group, Resource: resource, Name: a.Name, Namespace: a.Namespace, Verb: verb, For: []string{who}}
-		if verb == "create" {
+		if verb == "create" && a.Subresource == "" {
 			n.Name = ""
 		}
 		needs = append(needs, n)

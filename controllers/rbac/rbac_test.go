@@ -93,8 +93,10 @@ func TestAccess(t *testing.T) {
 		give Access
 		want []string
 	}{
-		"Any":            {"all of the kind", Access{APIVersion: "apps/v1", Kind: "Deployment", Verbs: []string{"get"}}, []string{"get deployments.apps"}},
-		"Named":          {"the one, but a create", Access{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Verbs: []string{"get", "create"}}, []string{"get configmaps a", "create configmaps"}},
+		"Any":   {"all of the kind", Access{APIVersion: "apps/v1", Kind: "Deployment", Verbs: []string{"get"}}, []string{"get deployments.apps"}},
+		"Named": {"the one, but a create", Access{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Verbs: []string{"get", "create"}}, []string{"get configmaps a", "create configmaps"}},
+		"A subresource": {"it is a resource of its own, and the object that it is of has a name", Access{APIVersion: "v1", Kind: "Pod", Subresource: "eviction", Name: "a", Verbs: []string{"create"}},
+			[]string{"create pods/eviction a"}},
 		"In a namespace": {"the question says where", Access{APIVersion: "v1", Kind: "Endpoints", Namespace: "n", Verbs: []string{"get"}}, []string{"get endpoints in namespace n"}},
 	}
 	for name, c := range cases {

@@ -80,7 +80,7 @@ func (p *Program[T]) Unclear(machine *fsm.Machine) []Unclear {
 	for _, call := range machine.Calls() {
 		for _, access := range p.accessOf(call) {
 			if access.Kind == "" {
-				unclear = append(unclear, Unclear{By: call.By, Verbs: access.Verbs})
+				unclear = append(unclear, Unclear{By: call.By, Subresource: access.Subresource, Verbs: access.Verbs})
 			}
 		}
 	}
@@ -90,8 +90,10 @@ func (p *Program[T]) Unclear(machine *fsm.Machine) []Unclear {
 // Unclear is a call that needs rights to objects of a kind that is not known yet.
 type Unclear struct {
 	// By is the step that makes the call.
-	By    string
-	Verbs []string
+	By string
+	// Subresource of the objects; empty: they themselves.
+	Subresource string
+	Verbs       []string
 }
 
 func (p *Program[T]) accessOf(call fsm.Call) []rbac.Access {

@@ -64,6 +64,15 @@ func Variables(apiVersion, kind string, content map[string]any) map[string]strin
 	return w.variables
 }
 
+// scaled are the kinds of Kubernetes itself that have the subresource scale.
+var scaled = []string{"apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "/ReplicationController"}
+
+// NoScale tells of a kind that is known that it has no subresource scale.
+func NoScale(apiVersion, kind string) bool {
+	_, known := typeOf(apiVersion, kind)
+	return known && !slices.Contains(scaled, schema.FromAPIVersionAndKind(apiVersion, kind).Group+"/"+kind)
+}
+
 func typeOf(apiVersion, kind string) (reflect.Type, bool) {
 	obj, err := clientgoscheme.Scheme.New(schema.FromAPIVersionAndKind(apiVersion, kind))
 	if err != nil {

@@ -68,7 +68,11 @@ func neededBy(r rbacv1.PolicyRule, needs []rbac.Need) string {
 func notes(m *fsm.Machine) []string {
 	var all []string
 	for _, u := range catalog.Unclear(m) {
-		all = append(all, "Not among the rules: "+u.By+" needs "+strings.Join(u.Verbs, ", ")+" of a kind that an expression says. Add the kinds that it can be.")
+		of := " of a kind"
+		if u.Subresource != "" {
+			of = " of /" + u.Subresource + " of a kind"
+		}
+		all = append(all, "Not among the rules: "+u.By+" needs "+strings.Join(u.Verbs, ", ")+of+" that an expression says. Add the kinds that it can be.")
 	}
 	for _, call := range m.Calls() {
 		switch kind, _ := call.With.Object("manifest")["kind"].(string); {
