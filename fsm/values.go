@@ -10,7 +10,7 @@ import (
 
 // How much state values hold, in bytes of JSON: one of them, and all together. The CRDs say the latter.
 const (
-	maxStateValue = 4 << 10
+	maxStateValue = 16 << 10
 	maxState      = 32 << 10
 )
 

@@ -102,7 +102,7 @@ func TestWhatStateValuesComeTo(t *testing.T) {
 	}{
 		"not assigned": {why: "there is nothing to read", file: assign("wave", "has(state.pause) ? 1 : int(state.pause.getSeconds())"),
 			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set wave to has(state.pause) ? 1 : int(state.pause.getSeconds()): no such"}},
-		"too long": {why: "the state holds no more", file: strings.Replace(waves, `string(result.n)`, `"`+strings.Repeat("x", 4<<10)+`"`, 1),
+		"too long": {why: "the state holds no more", file: strings.Replace(waves, `string(result.n)`, `"`+strings.Repeat("x", 16<<10)+`"`, 1),
 			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: `error: set sizes to state.sizes + ["`}},
 		"of another type": {why: "a file that changed its mind gives the value another name", file: waves, stored: `{"wave":"one"}`,
 			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set sizes to"}},

@@ -31,7 +31,7 @@ var listObjectsSpec = fsm.ActionSpec{
 		"namespace":     {Type: fsm.TypeString, Doc: "of the objects; * is all of them; default: that of the object that the machine drives"},
 		"labelSelector": {Type: fsm.TypeAny, Check: isLabelSelector, Doc: "labels with their values, or a text as kubectl takes it: app=web,tier!=test"},
 		"fieldSelector": {Type: fsm.TypeString, Check: isFieldSelector, Doc: "as kubectl takes it: status.phase=Running"},
-		"fields":        {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas; default: none"},
+		"fields":        {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas, or spec.containers[*].image; default: none"},
 		"limit":         {Type: fsm.TypeInt, Check: isPage, Doc: "of a page, 1 to 500; default 100"},
 		"continue":      {Type: fsm.TypeString, Doc: "result.continue of the page before"},
 	},

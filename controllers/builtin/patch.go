@@ -4,9 +4,13 @@ import (
 	"context"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/fsm"
@@ -14,12 +18,13 @@ import (
 )
 
 var patchSpec = fsm.ActionSpec{
-	Doc:   "Sets fields of an object that is there (merge patch): null removes a field, a list is replaced whole. To undo it in an effect, release with a second Patch.",
+	Doc:   "Sets fields of an object that is there. As a merge patch, null removes a field, and a list is replaced whole; type: strategic merges lists of Kubernetes' own kinds by their keys, so that patch says one container by its name. To undo it in an effect, release with a second Patch.",
 	Check: fieldsOfPatch,
 	Params: withTarget(map[string]fsm.Param{
 		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status, unless that is the subresource"},
 		"only": {Type: fsm.TypeObject, Doc: "fields of the object that must be like this already, or nothing is done: an undo names here what its " +
 			"counterpart set, for example an annotation with the UID"},
+		"type":    {Type: fsm.TypeString, Check: oneOf(mergePatch, strategicPatch), Doc: "merge (the default) or strategic, as of kubectl patch"},
 		"missing": {Type: fsm.TypeString, Check: oneOf("fail", "ignore"), Doc: "what to do when there is no such object: fail (the default), or ignore"},
 		"subresource": {Type: fsm.TypeString, Doc: "status: patch has status and nothing else; that of the object itself is refused, use spec.status for it. " +
 			"scale: patch is {spec: {replicas: N}}, for any kind that can be scaled. Written plainly, for the rights follow from it"},
@@ -80,7 +85,12 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 			return err
 		}
 	}
-	if done, err := says(part, body.Object); err != nil || done {
+	form := types.MergePatchType
+	said := says
+	if c.with.String("type", mergePatch) == strategicPatch {
+		form, said = types.StrategicMergePatchType, saysStrategically
+	}
+	if done, err := said(part, body.Object); err != nil || done {
 		return err
 	}
 	body.SetResourceVersion(obj.GetResourceVersion())
@@ -89,10 +99,10 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
 	}
 	if subresource == "" {
-		err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.writer())
+		err = c.Client.Patch(ctx, obj, client.RawPatch(form, data), c.writer())
 		return c.explain(err, "patch", obj, patchVerbs...)
 	}
-	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), client.WithSubResourceBody(part), c.writer())
+	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(form, data), client.WithSubResourceBody(part), c.writer())
 	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
 }
 
@@ -118,6 +128,24 @@ func (c *call) explainPart(ctx context.Context, err error, doing string, obj *un
 		}
 	}
 	return c.explainAll(err, doing, obj, patchedAs(obj, subresource))
+}
+
+const (
+	mergePatch     = "merge"
+	strategicPatch = "strategic"
+)
+
+// saysStrategically is says for a strategic merge patch, which is known of Kubernetes' own kinds only.
+func saysStrategically(obj *unstructured.Unstructured, fields map[string]any) (bool, error) {
+	typed, err := clientgoscheme.Scheme.New(obj.GroupVersionKind())
+	if err != nil {
+		return false, fsm.Terminal("InvalidPatch", "patch of %s: type: strategic is for Kubernetes' own kinds: leave it out, and write lists whole", title(obj))
+	}
+	after, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(obj.Object), runtime.DeepCopyJSON(fields), typed)
+	if err != nil {
+		return false, fsm.Terminal("InvalidPatch", "patch of %s: %w: correct the patch", title(obj), err)
+	}
+	return equality.Semantic.DeepEqual(map[string]any(after), obj.Object), nil
 }
 
 // says tells whether a merge patch with the fields would leave obj as it is.

@@ -18,7 +18,7 @@ var readObjectSpec = fsm.ActionSpec{
 	Doc:   "Reads fields of another object into result.object; changes nothing. They are at most 8 KiB together, else the step fails (TooLarge). It sees what the manager's role lets it see.",
 	Check: fieldsToRead,
 	Params: withTarget(map[string]fsm.Param{
-		"fields": {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas; default: metadata.generation and status"},
+		"fields": {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas, or spec.containers[*].image; default: metadata.generation and status"},
 	}),
 	Reads:   &fsm.Target{Param: "fields", Fields: readByDefault},
 	Outputs: map[string]fsm.Type{"found": fsm.TypeBool, "object": fsm.TypeObject},
@@ -68,15 +68,54 @@ func keep(kept map[string]any, obj *unstructured.Unstructured, field string) err
 		return fsm.Terminal("SecretRefused", "field %s of %s would be readable in the status: of a Secret, read type, or metadata such as metadata.labels",
 			field, title(obj))
 	}
-	value, found, err := unstructured.NestedFieldNoCopy(obj.Object, path...)
-	if err == nil && found {
-		err = unstructured.SetNestedField(kept, runtime.DeepCopyJSONValue(value), path...)
-	}
-	if err != nil {
-		return fsm.Terminal("BadParameter", "field %s of %s: %w: give a path that leads through objects only", field, title(obj), err)
+	if err := copyField(kept, obj.Object, path); err != nil {
+		return fsm.Terminal("BadParameter", "field %s of %s: %w: give a path through objects, and write NAME[*] for each of a list", field, title(obj), err)
 	}
 	return nil
 }
+
+// copyField copies what is at a path. With NAME[*] it goes on in each object of a list; several fields of one list come
+// together in its objects.
+func copyField(into, from map[string]any, path []string) error {
+	at, list := slices.IndexFunc(path, func(name string) bool { return strings.HasSuffix(name, eachOf) }), path
+	if at >= 0 {
+		list = slices.Clone(path[:at+1])
+		list[at] = strings.TrimSuffix(list[at], eachOf)
+	}
+	value, found, err := unstructured.NestedFieldNoCopy(from, list...)
+	if err != nil || !found {
+		return err
+	}
+	if at < 0 || at == len(path)-1 {
+		return unstructured.SetNestedField(into, runtime.DeepCopyJSONValue(value), list...)
+	}
+	items, isList := value.([]any)
+	if !isList {
+		return fmt.Errorf("%s is no list", strings.Join(list, "."))
+	}
+	kept, _, err := unstructured.NestedFieldNoCopy(into, list...)
+	if err != nil {
+		return err
+	}
+	copies, _ := kept.([]any)
+	for i, item := range items {
+		if i >= len(copies) {
+			copies = append(copies, map[string]any{})
+		}
+		object, isObject := item.(map[string]any)
+		copied, isCopy := copies[i].(map[string]any)
+		if !isObject || !isCopy {
+			return fmt.Errorf("%s holds no objects", strings.Join(list, "."))
+		}
+		if err := copyField(copied, object, path[at+1:]); err != nil {
+			return err
+		}
+	}
+	return unstructured.SetNestedField(into, copies, list...)
+}
+
+// eachOf stands behind the name of a list in a path.
+const eachOf = "[*]"
 
 func isSecret(apiVersion, kind string) bool { return apiVersion == "v1" && kind == "Secret" }
 

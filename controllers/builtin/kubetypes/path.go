@@ -24,6 +24,7 @@ func PathMisfit(apiVersion, kind string, path []string) *PathFlaw {
 		return nil
 	}
 	for i, name := range path {
+		name, each := strings.CutSuffix(name, "[*]")
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
@@ -42,6 +43,15 @@ func PathMisfit(apiVersion, kind string, path []string) *PathFlaw {
 				return &PathFlaw{At: i, Misfit: fsm.Misfit{Message: fmt.Sprintf("a %s has no field %s", kind, at), Name: name, Known: slices.Sorted(maps.Keys(fields))}}
 			}
 			t = fields[name]
+		}
+		if each {
+			for t.Kind() == reflect.Pointer {
+				t = t.Elem()
+			}
+			if t.Kind() != reflect.Slice {
+				return &PathFlaw{At: i, Misfit: fsm.Misfit{Message: fmt.Sprintf("%s of a %s is no list: leave [*] out", strings.TrimSuffix(at, "[*]"), kind)}}
+			}
+			t = t.Elem()
 		}
 	}
 	return nil
