@@ -38,7 +38,7 @@ func Program(o builtin.Options) *runner.Program[*Object] {
 // Bindings are the names that the machine of any kind may use.
 func Bindings() fsm.Bindings {
 	b := Program(builtin.Options{}).Bindings()
-	b.Fields = slices.Sorted(maps.Keys(described))
+	b.Fields, b.Reserved = slices.Sorted(maps.Keys(described)), reserved
 	return b
 }
 

@@ -4,10 +4,13 @@
 package generic
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -17,7 +20,7 @@ import (
 const maxMessage = 1024
 
 // Object is an object of any kind. Fields that it does not have are left alone in
-// the cluster, since only differences are written; expressions do not see them.
+// the cluster, since only differences are written; expressions do not see them, nor Status.Others.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -34,9 +37,54 @@ type Status struct {
 	ObservedGeneration int64                  `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition     `json:"conditions,omitempty"`
 	Machine            v1alpha1.MachineStatus `json:"machine,omitempty"`
+	// Others are all other fields of the status: those of spec.status of the machine, and those of other programs.
+	Others map[string]any `json:"-"`
 }
 
-var _ runner.Object[*Object] = &Object{}
+// reserved are the fields of Status itself, which no machine file defines.
+var reserved = []string{"phase", "message", "observedGeneration", "conditions", "machine"}
+
+// plainStatus is Status without methods.
+type plainStatus Status
+
+// MarshalJSON puts the other fields beside those of Status.
+func (s Status) MarshalJSON() ([]byte, error) {
+	own, err := json.Marshal(plainStatus(s))
+	if err != nil || len(s.Others) == 0 {
+		return own, err
+	}
+	all := map[string]json.RawMessage{}
+	for name, value := range s.Others {
+		if all[name], err = json.Marshal(value); err != nil {
+			return nil, err
+		}
+	}
+	if err := json.Unmarshal(own, &all); err != nil {
+		return nil, err // not reached: it was made above
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads whole numbers as int64, as the API machinery does.
+func (s *Status) UnmarshalJSON(data []byte) error {
+	if err := utiljson.Unmarshal(data, (*plainStatus)(s)); err != nil {
+		return err
+	}
+	s.Others = nil
+	if err := utiljson.Unmarshal(data, &s.Others); err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.Others, func(name string, _ any) bool { return slices.Contains(reserved, name) })
+	if len(s.Others) == 0 {
+		s.Others = nil
+	}
+	return nil
+}
+
+var (
+	_ runner.Object[*Object] = &Object{}
+	_ runner.FieldShower     = &Object{}
+)
 
 // DeepCopyObject is for runtime.Object.
 func (o *Object) DeepCopyObject() runtime.Object {
@@ -65,4 +113,17 @@ func (o *Object) CopyStatusFrom(other *Object) {
 	o.Status = other.Status
 	other.Status.Machine.DeepCopyInto(&o.Status.Machine)
 	o.Status.Conditions = slices.Clone(other.Status.Conditions)
+	o.Status.Others = runtime.DeepCopyJSON(other.Status.Others)
+}
+
+// ShowFields takes out of the status the other fields that are stale, and sets some.
+func (o *Object) ShowFields(stale func(name string) bool, fields map[string]any) {
+	maps.DeleteFunc(o.Status.Others, func(name string, _ any) bool { return stale(name) })
+	if o.Status.Others == nil && len(fields) > 0 {
+		o.Status.Others = map[string]any{}
+	}
+	maps.Copy(o.Status.Others, runtime.DeepCopyJSON(fields))
+	if len(o.Status.Others) == 0 {
+		o.Status.Others = nil
+	}
 }

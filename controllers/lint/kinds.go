@@ -48,7 +48,9 @@ func (k Known) Bindings(def *fsm.Definition) (fsm.Bindings, error) {
 	}
 	for i := range k.CRDs {
 		if schema := catalog.SchemaOf(&k.CRDs[i], def.Spec.For); schema != nil {
-			b.Described, err = describe(schema)
+			if b.Described, err = describe(schema); err == nil {
+				b.Kept, err = expr.Describe(schema)
+			}
 			return b, err
 		}
 	}

@@ -40,7 +40,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v
 func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.Result, goOn bool, err error) {
 	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
 	p.run = run
-	p.beforeActions(run)
+	p.beforeActions(ctx, run)
 	d := run.Decide(ctx)
 	for ; d.Do == fsm.RunAction; d = run.Decide(ctx) {
 		if after, err := r.inTurn(ctx, p, run, d); after > 0 || err != nil {

@@ -77,7 +77,7 @@ func TestTheViewKnowsWhichSpecTheStatusIsAbout(t *testing.T) {
 		t.Errorf("observed %d before anything was written, want 0", got)
 	}
 	obj.Generation = 3
-	p.settleLocked(machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.view(t.Context(), p)))
+	p.settleLocked(t.Context(), machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.view(t.Context(), p)))
 	written := p.work
 	written.Generation = 4 // somebody edits the spec
 	must(t, p.begin(written, nil))
@@ -125,7 +125,7 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alph
 	*obj.MachineStatus() = st
 	by := &Reconciler[T]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[T]{}}
 	p := &pass[T]{by: by, machine: machine, stored: obj, work: deepCopy(obj)}
-	p.settleLocked(machine.Run(*obj.MachineStatus(), fsm.Observation{Deleting: deleting, Finalizer: true, Generation: 3, Now: by.Clock.Now,
+	p.settleLocked(t.Context(), machine.Run(*obj.MachineStatus(), fsm.Observation{Deleting: deleting, Finalizer: true, Generation: 3, Now: by.Clock.Now,
 		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.work)
 	if err != nil {

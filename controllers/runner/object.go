@@ -24,3 +24,9 @@ type Object[T any] interface {
 	// CopyStatusFrom makes the status a deep copy of another object's.
 	CopyStatusFrom(T)
 }
+
+// FieldShower is a kind whose status has fields that machine files define.
+type FieldShower interface {
+	// ShowFields takes fields that the kind itself does not have out of the status where they are stale, and sets some.
+	ShowFields(stale func(name string) bool, fields map[string]any)
+}

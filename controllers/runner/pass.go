@@ -44,7 +44,7 @@ func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
 func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Decision, stored func()) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	p.settleLocked(run)
+	p.settleLocked(ctx, run)
 	if err := p.storeLocked(ctx); err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func startAgain(err error) bool {
 
 // beforeActions brings work to the stored state where the view is about another one, as after a crash between the two:
 // progress of an action would be written beside the words for another phase.
-func (p *pass[T]) beforeActions(run *fsm.Run) {
+func (p *pass[T]) beforeActions(ctx context.Context, run *fsm.Run) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	if !p.behind && !p.showsLocked() {
-		p.settleLocked(run)
+		p.settleLocked(ctx, run)
 	}
 }
 
@@ -128,8 +128,26 @@ func (p *pass[T]) showLocked(ctx context.Context) error {
 		return nil
 	}
 	p.shownAt = p.by.Clock.Now()
+	err := p.sendOnTop(ctx)
+	if apierrs.IsInvalid(err) && p.fields {
+		log.FromContext(ctx).Error(err, "the fields of spec.status are not shown: the CRD of the object refuses a value of them")
+		p.mu.Lock()
+		p.showFields(nil)
+		p.mu.Unlock()
+		err = p.sendOnTop(ctx)
+	}
+	p.behind = p.behind && err != nil
+	if apierrs.IsInvalid(err) {
+		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
+		return nil
+	}
+	return err
+}
+
+// sendOnTop is send, after a conflict on top of the object as it is then.
+func (p *pass[T]) sendOnTop(ctx context.Context) error {
 	first := true
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if !first {
 			live := p.by.Program.New()
 			if err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
@@ -142,16 +160,10 @@ func (p *pass[T]) showLocked(ctx context.Context) error {
 		first = false
 		return p.send(ctx)
 	})
-	p.behind = p.behind && err != nil
-	if apierrs.IsInvalid(err) {
-		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
-		return nil
-	}
-	return err
 }
 
 // settleLocked brings work to what the run says.
-func (p *pass[T]) settleLocked(run *fsm.Run) {
+func (p *pass[T]) settleLocked(ctx context.Context, run *fsm.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settled = true
@@ -163,6 +175,7 @@ func (p *pass[T]) settleLocked(run *fsm.Run) {
 	if decorate := p.by.Program.Decorate; decorate != nil && !summary.Unknown {
 		decorate(p.machine, p.work)
 	}
+	p.showFields(run.Shown(ctx))
 }
 
 // setConditions leaves out what is not worth a line: as kstatus has it,

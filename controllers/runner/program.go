@@ -222,6 +222,8 @@ type pass[T Object[T]] struct {
 	reported bool
 	// settled: work is what a run says, not what was read.
 	settled bool
+	// fields: work has some of spec.status.
+	fields bool
 }
 
 // contended is what is known of an object whose status others write.

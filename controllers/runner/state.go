@@ -105,6 +105,7 @@ func selfOf[T Object[T]](obj T, state *v1alpha1.MachineState) (map[string]any, e
 	if err := showState(whole, state); err != nil {
 		return nil, err
 	}
+	withoutFields(whole)
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
 }
 

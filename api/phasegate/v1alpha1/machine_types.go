@@ -38,6 +38,9 @@ type MachineSpec struct {
 	Watch []Watch `json:"watch,omitempty"`
 	// State are values that outlive a phase, by name: exits assign them.
 	State map[string]StateValue `json:"state,omitempty"`
+	// Status are fields of the object's status, by name: CEL expressions that are evaluated at each write of the view.
+	// Nothing reads them.
+	Status map[string]string `json:"status,omitempty"`
 	// Variables are named expressions for use in guards.
 	Variables []Named `json:"variables,omitempty"`
 	// Actions are actions of the program under a name and with parameters of the

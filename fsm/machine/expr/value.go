@@ -101,6 +101,22 @@ func (e *Expr) readsTime(variables map[string]*Expr) bool {
 	})
 }
 
+// ReadsClock tells whether an expression is another value at each look, although nothing happens: it reads the time, or how old
+// the phase is. Variables are those of the machine.
+func (e *Expr) ReadsClock(variables map[string]*Expr) bool {
+	return e.ReadsBeside(func(root, name string) bool {
+		switch root {
+		case VarNow:
+			return false
+		case VarPhase:
+			return name != "" && name != "age"
+		case VarVariables:
+			return variables[name] == nil || !variables[name].ReadsClock(variables)
+		}
+		return true
+	})
+}
+
 // CELType is the type of a value that varies.
 func (v *Value) CELType() *cel.Type {
 	switch {

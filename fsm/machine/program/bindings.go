@@ -82,6 +82,11 @@ type Bindings struct {
 	Described *expr.Schema
 	// Fields are those of the whole object that the program reads; none: all.
 	Fields []string
+	// Reserved are the fields of a status that the program writes: spec.status has others. nil: the program cannot show any.
+	Reserved []string
+	// Kept is what a CRD says of the whole object, its status included, as Described is of what expressions read. nil: no CRD
+	// is known.
+	Kept *expr.Schema
 }
 
 // Unused lists the actions that no step, effect or named action of any of the
@@ -168,6 +173,7 @@ type bindingsFile struct {
 	Actions    map[string]ActionSpec `json:"actions,omitempty"`
 	Guards     map[string]string     `json:"guards,omitempty"`
 	Roles      map[string]Role       `json:"roles,omitempty"`
+	Reserved   []string              `json:"reserved,omitempty"`
 }
 
 var knownTypes = []expr.Type{expr.TypeString, expr.TypeInt, expr.TypeNumber, expr.TypeBool, expr.TypeDuration, expr.TypeStrings, expr.TypeObject, expr.TypeAny}
@@ -202,14 +208,14 @@ func LoadBindings(file string, data []byte) (Bindings, diag.Diagnostics) {
 			diags = append(diags, src.Finding("roles."+name+".of", "PG000", fmt.Sprintf("a role of %q", role.Of), "write phase or effect"))
 		}
 	}
-	return Bindings{Actions: f.Actions, Guards: f.Guards, Roles: f.Roles}, diags.Sorted()
+	return Bindings{Actions: f.Actions, Guards: f.Guards, Roles: f.Roles, Reserved: f.Reserved}, diags.Sorted()
 }
 
 // File renders bindings as LoadBindings reads them; name says whose they are.
 func (b Bindings) File(name string) ([]byte, error) {
 	return yaml.Marshal(bindingsFile{
 		APIVersion: v1alpha1.APIVersion, Kind: KindBindings, Metadata: v1alpha1.FileMeta{Name: name},
-		Actions: b.Actions, Guards: b.Guards, Roles: b.Roles,
+		Actions: b.Actions, Guards: b.Guards, Roles: b.Roles, Reserved: b.Reserved,
 	})
 }
 

@@ -24,6 +24,7 @@ func (c *compiler) run() {
 	c.state(spec.State)
 	c.variables(spec.Variables)
 	c.compileRequests(spec.Requests)
+	c.status(spec.Status)
 	c.actions(spec.Actions)
 	c.effects(spec.Effects)
 	c.limit("spec.effects", len(spec.Effects), v1alpha1.EffectLimit)

@@ -20,9 +20,11 @@ type Program struct {
 	Order     []*Phase
 	Variables map[string]*expr.Expr
 	State     map[string]StateValue
-	Requests  map[string]*Request
-	actions   map[string]*Action
-	Effects   map[string]Effect
+	// Status are the fields that the object shows besides those of the program, in the order of their names.
+	Status   []ShownField
+	Requests map[string]*Request
+	actions  map[string]*Action
+	Effects  map[string]Effect
 	// Events are all that events can come from, by the name of the phase.
 	Events map[string]*PhaseEvents
 	Self   *expr.Schema
@@ -150,6 +152,12 @@ type StateValue struct {
 	Type expr.Type
 	// Initial is nil where there is none.
 	Initial any
+}
+
+// ShownField is a field of the status that the file defines.
+type ShownField struct {
+	Name string
+	Expr *expr.Expr
 }
 
 // Assignment is what an exit assigns to a state value.
