@@ -222,7 +222,7 @@ func TestFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *bench){
-		"life": life, "reload": reload, "watches": watches, "forgetful CRD": forgetful, "target": target,
+		"life": life, "reload": reload, "watches": watches, "forgetful CRD": forgetful, "target": target, "fields": fields,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newBench(t, cluster)) })
 	}

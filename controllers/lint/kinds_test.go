@@ -46,8 +46,13 @@ func TestKinds(t *testing.T) {
 		"own status": {why: "the manager writes it", old: put, new: "{action: Patch, with: {apiVersion: example.com/v1, kind: X, name: '${ self.metadata.name }', subresource: status, patch: {status: {a: 1}}}}",
 			want: []string{"14:113: PG015: it would write the status of the object that the machine drives, which the manager writes: use spec.status for fields, and SetCondition for conditions"}},
 		"status of another": {why: "it may be one that no machine drives", old: put, new: "{action: Patch, with: {apiVersion: example.com/v1, kind: X, name: '${self.spec.x}', subresource: status, patch: {status: {a: 1}}}}"},
-		"constant guard":    {why: "what follows is never asked", old: exit, new: "- {to: B, when: '1 == 1'}\n    - {to: B}", want: []string{"18:7: PG004: next[1] is never taken: next[0] is always open: put the exit that is always open last, and have only one"}},
-		"own phase":         {why: "its timeout would never pass", old: exit, new: "- {to: A, when: 'result.status == 200'}", want: []string{"17:12: PG107: it leads from phase A to itself, which is no transition: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
+		"status":            {why: "the CRD keeps it, or may", old: "  phases:\n", new: "  status: {n: 'self.spec.n', any: '1', time: 'self.metadata.creationTimestamp'}\n  phases:\n", crd: shows},
+		"status of another type": {why: "the API server would refuse all of the status", old: "  phases:\n", new: "  status: {n: 'self.metadata.name'}\n  phases:\n", crd: shows,
+			want: []string{"9:15: PG019: status.n of the CRD is of type integer, and this is string: the API server would refuse the status: convert it in the expression, or correct the CRD"}},
+		"status that is dropped": {why: "nobody would see it", old: "  phases:\n", new: "  status: {m: '1'}\n  phases:\n", crd: shows,
+			want: []string{"9:15: PG019: the CRD does not keep status.m: the API server would drop it: add it to the properties of status in the CRD, or correct the name"}},
+		"constant guard": {why: "what follows is never asked", old: exit, new: "- {to: B, when: '1 == 1'}\n    - {to: B}", want: []string{"18:7: PG004: next[1] is never taken: next[0] is always open: put the exit that is always open last, and have only one"}},
+		"own phase":      {why: "its timeout would never pass", old: exit, new: "- {to: A, when: 'result.status == 200'}", want: []string{"17:12: PG107: it leads from phase A to itself, which is no transition: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
 		"status without machine": {why: "kubectl shows less", crd: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 			delete(v.Schema.OpenAPIV3Schema.Properties["status"].Properties, "machine")
 		}, want: []string{"5:8: PG105: CRD xes.example.com does not keep status.machine: kubectl cannot show what is held, and why nothing moves: add machine: {type: object, x-kubernetes-preserve-unknown-fields: true} to its status; kubectl phasegate scaffold --only=crd prints a CRD that does"}},
@@ -95,6 +100,16 @@ func TestKinds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shows is a change of a CRD so that its status has fields beside those of the manager.
+func shows(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+	yes := true
+	properties := v.Schema.OpenAPIV3Schema.Properties
+	properties["status"].Properties["n"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
+	properties["status"].Properties["time"] = apiextensionsv1.JSONSchemaProps{Type: "string", Format: "date-time"}
+	properties["status"].Properties["any"] = apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: &yes}
+	properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"n": {Type: "integer"}}}
 }
 
 func drivenCRD() apiextensionsv1.CustomResourceDefinition {

@@ -29,6 +29,7 @@ var details = map[string]detail{
 	"MachineSpec.initial":  pattern(phaseName),
 	"MachineSpec.effects":  atMost(32),
 	"MachineSpec.requests": atMost(16),
+	"MachineSpec.status":   names(`^[A-Za-z][A-Za-z0-9]{0,62}$`, 32),
 	"Defaults.poll":        pattern(duration),
 	"Named.name":           pattern(identifier),
 	"Effect.name":          pattern(identifier),
@@ -105,6 +106,13 @@ func items(d detail) detail { return func(s *jsonschema.Schema) { d(s.Items) } }
 
 // values are those of a map.
 func values(d detail) detail { return func(s *jsonschema.Schema) { d(s.AdditionalProperties) } }
+
+// names are those of a map, and how many there are at most.
+func names(p string, most uint64) detail {
+	return func(s *jsonschema.Schema) {
+		s.PropertyNames, s.MaxProperties = &jsonschema.Schema{Pattern: p}, &most
+	}
+}
 
 func between(least, most json.Number) detail {
 	return func(s *jsonschema.Schema) { s.Minimum, s.Maximum = least, most }

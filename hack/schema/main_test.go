@@ -157,7 +157,7 @@ func edited(old, replacement string) string {
 	return strings.Replace(machine(""), old, replacement, 1)
 }
 
-var bindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{"Work": {}}}
+var bindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{"Work": {}}, Reserved: []string{"phase"}}
 
 func TestMachineSchemaRefuses(t *testing.T) {
 	s := compiled(t, schema.Machine)
@@ -194,6 +194,7 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"empty onDelete":       {"it says nothing", edited("{none: true}", "{}")},
 		"onDelete twice":       {"which of them?", edited("{none: true}", "{none: true, to: Done}")},
 		"fact":                 {"CEL cannot select it", machine("  facts: [{name: a-b, expr: 'true'}]\n")},
+		"status":               {"no JSON path of a column could name it", machine("  status: {a-b: 'true'}\n")},
 		"effect":               {"it could leak", machine("  effects: [{name: lock, acquire: Work}]\n")},
 	}
 	if err := judge(t, s, machine("")); err != nil {

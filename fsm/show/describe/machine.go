@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,9 @@ type Machine struct {
 	Way      []string  `json:"way"`
 	Effects  []Effect  `json:"effects,omitempty"`
 	Requests []Command `json:"requests,omitempty"`
-	Phases   []*Phase  `json:"phases"`
+	// Status are the expressions of the fields that the objects show, by name.
+	Status map[string]string `json:"status,omitempty"`
+	Phases []*Phase          `json:"phases"`
 }
 
 // Effect is something that is taken and released.
@@ -45,7 +48,7 @@ type Command struct {
 func (t *Describer) Machine() *Machine {
 	s := &Machine{
 		Machine: t.m.Name(), Revision: t.m.Revision(), APIVersion: t.m.For().APIVersion, Kind: t.m.For().Kind,
-		Initial: t.m.Definition().Spec.Initial, Way: t.m.HappyPath(), Effects: t.effectList(),
+		Initial: t.m.Definition().Spec.Initial, Way: t.m.HappyPath(), Effects: t.effectList(), Status: t.m.Definition().Spec.Status,
 	}
 	for _, q := range t.requests {
 		s.Requests = append(s.Requests, Command{Name: q.Name, Phases: q.Phases, Commands: t.commands(q)})
@@ -75,7 +78,7 @@ func (t *Describer) effectList() (all []Effect) {
 func (s *Machine) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine %s (%s) drives %s (%s)\n", s.Machine, s.Revision, s.Kind, s.APIVersion)
-	for _, part := range []section{s.way(), s.effects(), s.requests()} {
+	for _, part := range []section{s.way(), s.effects(), s.requests(), s.shown()} {
 		part.write(&b, 0)
 	}
 	for _, p := range s.Phases {
@@ -113,6 +116,14 @@ func (s *Machine) requests() section {
 	for _, q := range s.Requests {
 		c.add(0, "%s, in %s", q.Name, strings.Join(q.Phases, ", "))
 		c.commands(q.Commands)
+	}
+	return c
+}
+
+func (s *Machine) shown() section {
+	c := section{title: "What its status shows besides"}
+	for _, name := range slices.Sorted(maps.Keys(s.Status)) {
+		c.add(0, "%s = %s", name, s.Status[name])
 	}
 	return c
 }

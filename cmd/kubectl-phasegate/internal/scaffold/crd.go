@@ -28,7 +28,7 @@ func CRD(m *fsm.Machine, o Options) (string, error) {
 	}
 	return fill(crdText, map[string]any{
 		"Machine": m.Name(), "Group": gvk.Group, "Version": gvk.Version, "Kind": gvk.Kind, "Scope": scope,
-		"Plural": plural, "Singular": strings.ToLower(gvk.Kind), "Spec": specOf(m).text(),
+		"Plural": plural, "Singular": strings.ToLower(gvk.Kind), "Spec": specOf(m).text(), "Status": statusOf(m),
 	})
 }
 

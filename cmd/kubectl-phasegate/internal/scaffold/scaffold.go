@@ -149,6 +149,9 @@ spec:
     subresources: {status: {}}
     additionalPrinterColumns:
     - {name: Phase, type: string, jsonPath: .status.phase}
+{{- range .Status}}{{if .Column}}
+    - {name: {{.Title}}, type: {{.Column}}, jsonPath: .status.{{.Name}}}
+{{- end}}{{end}}
     - {name: Message, type: string, jsonPath: .status.message}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
     schema:
@@ -166,6 +169,9 @@ spec:
                 x-kubernetes-list-map-keys: [type]
                 items: {type: object, x-kubernetes-preserve-unknown-fields: true, required: [type], properties: {type: {type: string}}}
               machine: {type: object, x-kubernetes-preserve-unknown-fields: true}
+{{- range .Status}}
+              {{.Name}}: {{.Schema}}
+{{- end}}
 `))
 
 func fill(t *template.Template, values any) (string, error) {
