@@ -70,6 +70,7 @@ func TestMachinesAreSound(t *testing.T) {
 		"site check":       {why: "a kind of one's own", file: "examples/site-check/site-check.yaml", crd: "examples/site-check/crd.yaml"},
 		"canary release":   {why: "a kind of one's own", file: "examples/canary-release/canary-release.yaml", crd: "examples/canary-release/crd.yaml"},
 		"fleet upgrade":    {why: "a kind of one's own", file: "examples/fleet-upgrade/fleet-upgrade.yaml", crd: "examples/fleet-upgrade/crd.yaml"},
+		"pod replacement":  {why: "a kind of one's own", file: "examples/pod-replacement/pod-replacement.yaml"},
 		"approval gate":    {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
 		"health check":     {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
 		"both edits":       {why: "they are of different places", file: shipped, diffs: []string{"approval-gate/gate.diff", "health-check/smoke-test.diff"}},
