@@ -25,7 +25,7 @@ var evictSpec = fsm.ActionSpec{
 	Params: map[string]fsm.Param{
 		"name":               {Type: fsm.TypeString, Required: true, Check: isName, Doc: "of the Pod"},
 		"namespace":          {Type: fsm.TypeString, Doc: "of the Pod; default: that of the object that the machine drives"},
-		"uid":                {Type: fsm.TypeString, Doc: "of the Pod: one of another UID is left alone. Left out: the Pod that is there when the step begins is meant, which the MachineState notes"},
+		"uid":                {Type: fsm.TypeString, Doc: "of the Pod: one of another UID is left alone. Left out: the Pod that is there when the step begins is meant, which the MachineState notes; in a forEach give it, as there is one note"},
 		"gracePeriodSeconds": {Type: fsm.TypeInt, Check: isGracePeriod, Doc: "instead of that of the Pod; 0 kills it at once"},
 		"wait":               {Type: fsm.TypeBool, Doc: "false: done once the eviction is accepted"},
 	},

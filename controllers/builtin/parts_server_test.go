@@ -42,16 +42,21 @@ func newDeployment(t *testing.T, c client.Client, namespace string, replicas int
 // newPod is one that no node runs, so that nothing but the API server says when it is gone.
 func newPod(t *testing.T, c client.Client, namespace string) *corev1.Pod {
 	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-0", Labels: shopLabels}, Spec: podSpec()}
-	p.Spec.ServiceAccountName, p.Spec.AutomountServiceAccountToken = "default", new(bool)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
-	if err := c.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), p); err != nil {
+	p, err := createPod(t.Context(), c, namespace)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func createPod(ctx context.Context, c client.Client, namespace string) (*corev1.Pod, error) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop-0", Labels: shopLabels}, Spec: podSpec()}
+	p.Spec.ServiceAccountName, p.Spec.AutomountServiceAccountToken = "default", new(bool)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	if err := c.Create(ctx, account); client.IgnoreAlreadyExists(err) != nil {
+		return nil, err
+	}
+	return p, c.Create(ctx, p)
 }
 
 // counting is a client that counts what it sends to subresources; not those of the state.

@@ -31,7 +31,7 @@ For all actions:
 - An effect pairs two named actions: acquire and release. [new-machine.md](new-machine.md) uses Claim and Unclaim, Patch and Patch, Apply and Delete, RunJob and EndJob.
 - Applies and patches have the object that was read as the precondition. If another program has changed it, the step reads it again.
 
-The examples are parts of [database-restore.yaml](examples/database-restore/database-restore.yaml) and [site-check.yaml](examples/site-check/site-check.yaml), which run in the tests, and of [pod-replacement.yaml](examples/pod-replacement/pod-replacement.yaml).
+The examples are parts of [database-restore.yaml](examples/database-restore/database-restore.yaml) and [site-check.yaml](examples/site-check/site-check.yaml), which run in the tests, and of [fleet-upgrade.yaml](examples/fleet-upgrade/fleet-upgrade.yaml) and [pod-replacement.yaml](examples/pod-replacement/pod-replacement.yaml).
 `
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 
 func page() (string, error) {
 	examples, err := readExamples("docs/extend/examples/database-restore/database-restore.yaml", "docs/extend/examples/site-check/site-check.yaml",
-		"docs/extend/examples/pod-replacement/pod-replacement.yaml")
+		"docs/extend/examples/fleet-upgrade/fleet-upgrade.yaml", "docs/extend/examples/pod-replacement/pod-replacement.yaml")
 	if err != nil {
 		return "", err
 	}
