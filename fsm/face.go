@@ -38,10 +38,24 @@ type (
 	Misshape = expr.Misshape
 	// Role declares what a phase or an effect of a machine can be to the program.
 	Role = program.Role
+	// SecretRef stands in the parameters of a call in place of a value that nobody may read there.
+	SecretRef = program.SecretRef
 	// Params are the `with` values of a step, of the types that the action declares.
 	Params = expr.Params
 	// Class is the kind of an error, as `onError[].is` names it.
 	Class = program.Class
+)
+
+// AsSecretRef reads a reference to a secret. It is nil where the value is none, and an error where it is one with a mistake.
+func AsSecretRef(value any) (*SecretRef, error) { return program.AsSecretRef(value) }
+
+// SecretRefs are the references in a value, without those that have a mistake.
+func SecretRefs(value any) []SecretRef { return program.SecretRefs(value) }
+
+// Where in a parameter references to secrets may stand.
+const (
+	SecretsAnywhere = program.SecretsAnywhere
+	SecretsInSecret = program.SecretsInSecret
 )
 
 // The types of parameters and outputs.

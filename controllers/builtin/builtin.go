@@ -53,7 +53,7 @@ func table() map[string]action {
 		"EndJob":         {endJobSpec, endJob, toEndedJob},
 		"EmitEvent":      {emitEventSpec, emitEvent, nil}, // the runner makes Events, too
 		"SetCondition":   {setConditionSpec, setCondition, nil},
-		"HTTPRequest":    {httpRequestSpec, httpRequest, nil},
+		"HTTPRequest":    {httpRequestSpec, httpRequest, toSecrets},
 	}
 }
 
@@ -79,13 +79,15 @@ func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
 			if err := checkValues(a.Params, s.With); err != nil {
 				return nil, err
 			}
-			return a.do(ctx, &call{
+			c := &call{
 				Options: o, owner: s.Object, kind: kind, status: s.Object.MachineStatus(),
-				with: s.With, about: s.About(), stateUID: s.StateUID(), stepID: s.StepID, releases: s.Releases, now: s.Clock.Now, warn: s.Warn, save: s.Save, saved: s.Saved,
+				with: s.With, about: s.About(), stateUID: s.StateUID, stepID: s.StepID, releases: s.Releases, now: s.Clock.Now, warn: s.Warn, save: s.Save, saved: s.Saved,
 				report: func(change func(*[]metav1.Condition)) {
 					s.Report(func(obj T) { change(obj.Conditions()) })
 				},
-			})
+			}
+			out, err := a.do(ctx, c)
+			return c.hide(out, err)
 		}}
 	}
 	return actions

@@ -35,7 +35,7 @@ type call struct {
 	with   fsm.Params
 	// about says whose state save writes, and stateUID which that is; stepID and releases are those of the scope.
 	about    v1alpha1.MachineStateSpec
-	stateUID types.UID
+	stateUID func() types.UID
 	stepID   string
 	releases bool
 	// save and saved keep a text with the state of the object.
@@ -44,6 +44,8 @@ type call struct {
 	now    func() time.Time
 	warn   func(reason, format string, args ...any)
 	report func(change func(*[]metav1.Condition))
+	// secrets are the values that references came to in this call.
+	secrets revealed
 }
 
 // visitKey names this visit to the phase, and parts of it. It is the same when the action is
@@ -196,9 +198,9 @@ func (c *call) mark(obj *unstructured.Unstructured) {
 // keep lets an object that outlives the owner belong to the state, which stays until all is released. The garbage
 // collector deletes an object only when all its owners are gone.
 func (c *call) keep(obj *unstructured.Unstructured) {
-	if c.stateUID != "" {
+	if uid := c.stateUID(); uid != "" {
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
-			APIVersion: v1alpha1.APIVersion, Kind: "MachineState", Name: v1alpha1.MachineStateName(c.about.Machine, c.about.Object.UID), UID: c.stateUID,
+			APIVersion: v1alpha1.APIVersion, Kind: "MachineState", Name: v1alpha1.MachineStateName(c.about.Machine, c.about.Object.UID), UID: uid,
 		}))
 	}
 }
@@ -208,7 +210,7 @@ func (c *call) keep(obj *unstructured.Unstructured) {
 func (c *call) made(obj *unstructured.Unstructured) bool {
 	if c.canOwn(obj) {
 		return slices.ContainsFunc(obj.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
-			return r.UID == c.owner.GetUID() || r.UID == c.stateUID // the collector removes the reference to an owner that is gone
+			return r.UID == c.owner.GetUID() || r.UID == c.stateUID() // the collector removes the reference to an owner that is gone
 		})
 	}
 	return obj.GetLabels()[LabelOwner] == string(c.owner.GetUID())

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
@@ -17,13 +21,13 @@ import (
 
 var httpRequestSpec = fsm.ActionSpec{
 	Doc: "Makes an HTTP request to a host that the manager allows (--allow-http-host; none by default). Any answer is a success: look at result.status. " +
-		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
-		"Of the answer's body, result.body has at most 8 KiB; result.truncated says that there was more. It is called at its poll, whatever wakes the object. It follows no redirects: they are answers. The header Idempotency-Key is the same when the same request is repeated, after a crash or by poll, and another one for another step, visit of the phase or body.",
+		"What is written in the machine file is readable: for a password or token, write {secret: {name: NAME, key: KEY}} in place of a header, of the body or of any value in it, with format: 'Bearer %s' where more is needed. The Secret is read at the call, in the object's namespace, and is in no result, status or message. " +
+		"Of the answer's body, result.body has at most 8 KiB; result.truncated says that there was more. It is called at its poll, whatever wakes the object. It follows no redirects: they are answers. The header Idempotency-Key is the same when the same request is repeated, after a crash or by poll, and another one for another step, visit of the phase or body; a reference to a secret counts, not its value.",
 	Params: map[string]fsm.Param{
 		"url":     {Type: fsm.TypeString, Required: true, Check: isURL, Doc: "http or https, without user and password"},
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},
-		"headers": {Type: fsm.TypeObject, Check: areHeaders, Doc: "texts by name, at most 32"},
-		"body":    {Type: fsm.TypeAny, Doc: "a text, or content that is sent as JSON; at most 64 KiB"},
+		"headers": {Type: fsm.TypeObject, Check: areHeaders, Secrets: fsm.SecretsAnywhere, Doc: "texts by name, or references to secrets; at most 32"},
+		"body":    {Type: fsm.TypeAny, Secrets: fsm.SecretsAnywhere, Doc: "a text, or content that is sent as JSON, with references to secrets at any depth; at most 64 KiB"},
 		"timeout": {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},
 	},
 	Outputs:  map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
@@ -73,7 +77,16 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	method := strings.ToUpper(c.with.String("method", http.MethodGet))
-	body, isJSON, err := c.requestBody()
+	// The key tells bodies apart by what the file says: from the hash of one with a value, a short value could be guessed.
+	written, _, err := bodyText(c.with["body"])
+	if err != nil {
+		return nil, err
+	}
+	content, err := c.reveal(ctx, c.with["body"])
+	if err != nil {
+		return nil, err
+	}
+	body, isJSON, err := bodyText(content)
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +98,31 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", reporter)
-	req.Header.Set("Idempotency-Key", c.visitKey(c.stepID, method, target.String(), body))
-	for name, value := range c.with.Object("headers") {
-		text, _ := value.(string)
-		req.Header.Set(name, text)
-	}
-	return req, nil
+	req.Header.Set("Idempotency-Key", c.visitKey(c.stepID, method, target.String(), written))
+	return req, c.setHeaders(ctx, req.Header)
 }
 
-func (c *call) requestBody() (text string, isJSON bool, err error) {
-	switch body := c.with["body"].(type) {
+func (c *call) setHeaders(ctx context.Context, header http.Header) error {
+	headers := c.with.Object("headers")
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		value, err := c.reveal(ctx, headers[name])
+		if err != nil {
+			return err
+		}
+		text, _ := value.(string)
+		if ref, _ := fsm.AsSecretRef(headers[name]); ref != nil {
+			text = strings.TrimRight(text, "\r\n") // a file that a Secret was made of ends with one
+			if !httpguts.ValidHeaderFieldValue(text) {
+				return fsm.Terminal("SecretUnusable", "%s cannot be sent as header %s: it has a line break or another control character in it: correct the Secret", ref, name)
+			}
+		}
+		header.Set(name, text)
+	}
+	return nil
+}
+
+func bodyText(body any) (text string, isJSON bool, err error) {
+	switch body := body.(type) {
 	case nil:
 	case string:
 		text = body

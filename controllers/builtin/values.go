@@ -145,8 +145,13 @@ func areHeaders(v any) error {
 		return badParameter("%d headers: give at most %d", len(headers), maxHeaders)
 	}
 	for name, value := range headers {
-		if _, isText := value.(string); !isText || http.CanonicalHeaderKey(name) == "Host" {
-			return badParameter("header %q: give a text, and no Host", name)
+		_, isText := value.(string)
+		ref, err := fsm.AsSecretRef(value)
+		switch {
+		case err != nil:
+			return badParameter("header %q: the reference to a secret cannot be read: %w", name, err)
+		case !isText && ref == nil || http.CanonicalHeaderKey(name) == "Host":
+			return badParameter("header %q: give a text or a reference to a secret, and no Host", name)
 		}
 	}
 	return nil

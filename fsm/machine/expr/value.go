@@ -87,6 +87,20 @@ func (v *Value) Each(visit func(*Expr)) {
 	}
 }
 
+// Walk visits the value and those in it, each with the names that lead there. It does not go into one for which visit
+// answers false.
+func (v *Value) Walk(at []string, visit func(at []string, v *Value) bool) {
+	if !visit(at, v) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.fields)) {
+		v.fields[name].Walk(append(slices.Clone(at), name), visit)
+	}
+	for i, item := range v.items {
+		item.Walk(append(slices.Clone(at), fmt.Sprintf("[%d]", i)), visit)
+	}
+}
+
 // ReadsTime tells whether anything in it reads the clock, or how long and how often a phase was tried: it is another
 // value at each look. Variables are those of the machine.
 func (v *Value) ReadsTime(variables map[string]*Expr) bool {

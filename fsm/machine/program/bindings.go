@@ -59,6 +59,10 @@ type Param struct {
 	Required bool `json:"required,omitempty"`
 	// Doc is one sentence for people.
 	Doc string `json:"doc,omitempty"`
+	// Secrets is where in the value references to secrets may stand; empty: nowhere.
+	Secrets SecretUse `json:"secrets,omitempty"`
+	// Keeps: each field of the value names a secret output that the call makes.
+	Keeps bool `json:"keepsSecrets,omitempty"`
 	// Check refuses a value of that type that the action can do nothing with; nil: there is none. A file is refused for
 	// what it says plainly. In an object, a text with ${…} is given as it is written.
 	Check func(value any) error `json:"-"`
