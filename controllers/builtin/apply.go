@@ -19,10 +19,11 @@ import (
 
 var applySpec = fsm.ActionSpec{
 	Doc: "Creates an object, or brings its fields to what the manifest says (server-side apply). What the manifest had when the same step applied it before, and does not have any more, is removed; what other steps and other objects applied stays. " +
-		"It is deleted with the object that the machine drives; what is in another namespace, or cluster-scoped and made for a namespaced object, is not: release it with Delete.",
+		"It is deleted with the object that the machine drives; what is in another namespace, or cluster-scoped and made for a namespaced object, is not: release it with Delete. " +
+		"In stringData of a Secret, {secretOutput: NAME} and {secret: {name: NAME, key: KEY}} stand for values that are read at the call.",
 	Check: fieldsOfManifest,
 	Params: map[string]fsm.Param{
-		"manifest": {Type: fsm.TypeObject, Required: true, Check: isManifest, Doc: "the object, with a name; fields that are left out are not touched"},
+		"manifest": {Type: fsm.TypeObject, Required: true, Check: isManifest, Secrets: fsm.SecretsInSecret, Doc: "the object, with a name; fields that are left out are not touched"},
 		"force":    {Type: fsm.TypeBool, Doc: "take fields over that others manage, other objects of the kind among them, instead of failing"},
 		"notOurs": {Type: fsm.TypeString, Check: oneOf("refuse", "allow"), Doc: "what to do with an object of that name that this object did not make: " +
 			"refuse (the default), or allow: apply the fields, and leave it to its owner otherwise. While it is being deleted, the step waits in both cases"},
@@ -54,6 +55,9 @@ func apply(ctx context.Context, c *call) (outputs, error) {
 	}
 	if ours {
 		c.mark(obj)
+	}
+	if err := c.fillSecret(ctx, obj); err != nil {
+		return nil, err
 	}
 	// A write to the very object that was looked at, or a create that fails where somebody was faster.
 	if obj.SetUID(live.GetUID()); !found {

@@ -40,7 +40,7 @@ type action struct {
 
 func table() map[string]action {
 	return map[string]action{
-		"Apply":          {applySpec, apply, toManifest(applyVerbs...)},
+		"Apply":          {applySpec, apply, toApplied},
 		"Patch":          {patchSpec, patchObject, toPatched},
 		"Delete":         {deleteSpec, deleteObjects, toDeleted},
 		"Evict":          {evictSpec, evict, toEvicted},

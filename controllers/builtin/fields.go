@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"maps"
+
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -11,7 +13,31 @@ func fieldsOfManifest(with fsm.Params) []fsm.Misfit {
 	manifest := with.Object("manifest")
 	apiVersion, _ := manifest["apiVersion"].(string)
 	kind, _ := manifest["kind"].(string)
+	if isSecretManifest(manifest) {
+		with = fsm.Params{"manifest": withTexts(manifest)}
+	}
 	return misfits(with, "manifest", apiVersion, kind)
+}
+
+func isSecretManifest(manifest map[string]any) bool {
+	apiVersion, _ := manifest["apiVersion"].(string)
+	kind, _ := manifest["kind"].(string)
+	return isSecret(apiVersion, kind)
+}
+
+// withTexts is a manifest of kind Secret with texts where it has references to secrets.
+func withTexts(manifest map[string]any) map[string]any {
+	texts, _ := manifest["stringData"].(map[string]any)
+	texts, manifest = maps.Clone(texts), maps.Clone(manifest)
+	for key, value := range texts {
+		if ref, _ := fsm.AsSecretRef(value); ref != nil {
+			texts[key] = ""
+		}
+	}
+	if texts != nil {
+		manifest["stringData"] = texts
+	}
+	return manifest
 }
 
 func fieldsOfJob(with fsm.Params) []fsm.Misfit { return misfits(with, "manifest", "batch/v1", "Job") }

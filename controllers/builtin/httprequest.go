@@ -28,7 +28,10 @@ var httpRequestSpec = fsm.ActionSpec{
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},
 		"headers": {Type: fsm.TypeObject, Check: areHeaders, Secrets: fsm.SecretsAnywhere, Doc: "texts by name, or references to secrets; at most 32"},
 		"body":    {Type: fsm.TypeAny, Secrets: fsm.SecretsAnywhere, Doc: "a text, or content that is sent as JSON, with references to secrets at any depth; at most 64 KiB"},
-		"timeout": {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},
+		"secretOutputs": {Type: fsm.TypeObject, Check: areSecretOutputs, Keeps: true, Doc: "by name, what of the answer nobody may read: body, or a part of its JSON such as body.data.key or body.chain.0; at most 16, of at most 256 KiB. " +
+			"They are kept in a Secret, for {secretOutput: NAME} in later steps; result.body is empty then. A status of 2xx without one of them is waited with"},
+		"namespace": {Type: fsm.TypeString, Doc: "of the Secret with secretOutputs, where the object has none"},
+		"timeout":   {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},
 	},
 	Outputs:  map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
 	External: true,
@@ -58,9 +61,16 @@ func httpRequest(ctx context.Context, c *call) (outputs, error) {
 		return nil, bare(req, err)
 	}
 	defer answer.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	keeps, limit := c.with["secretOutputs"] != nil, int64(maxAnswer)
+	if keeps {
+		limit = maxSecretAnswer
+	}
+	data, err := io.ReadAll(io.LimitReader(answer.Body, limit+1))
 	if err != nil {
 		return nil, bare(req, err)
+	}
+	if keeps {
+		return c.keepAnswer(ctx, answer.StatusCode, data)
 	}
 	body, truncated := fit(string(data), maxAnswer)
 	return outputs{"status": int64(answer.StatusCode), "body": body, "truncated": truncated}, nil

@@ -41,7 +41,7 @@ func (c *call) reveal(ctx context.Context, value any) (any, error) {
 	ref, err := fsm.AsSecretRef(value)
 	switch {
 	case err != nil:
-		return nil, badParameter("a reference to a secret cannot be read: %w: write {secret: {name: NAME, key: KEY}} or {secretOutput: NAME}", err)
+		return nil, badReference(err)
 	case ref != nil:
 		return c.textOf(ctx, ref)
 	}
@@ -64,6 +64,10 @@ func (c *call) reveal(ctx context.Context, value any) (any, error) {
 		return out, nil
 	}
 	return value, nil
+}
+
+func badReference(err error) error {
+	return badParameter("a reference to a secret cannot be read: %w: write {secret: {name: NAME, key: KEY}} or {secretOutput: NAME}", err)
 }
 
 // textOf is a value that goes into a request: JSON can say no other bytes, and would say something else without a word.
@@ -99,6 +103,9 @@ func (c *call) valueOf(ctx context.Context, ref *fsm.SecretRef) (string, error) 
 // whereIs is the Secret that has the value, and its key. An object reads no Secret of another namespace: who may write the
 // object may not read that one.
 func (c *call) whereIs(ref *fsm.SecretRef) (at types.NamespacedName, key string, err error) {
+	if ref.Output != "" {
+		return c.outputsAt(cmp.Or(c.owner.GetNamespace(), c.saved(savedOutputs))), ref.Output, nil
+	}
 	namespace, err := c.secretNamespace(ref.Namespace, ref.String())
 	return types.NamespacedName{Namespace: namespace, Name: ref.Name}, ref.Key, err
 }
@@ -122,11 +129,15 @@ func (c *call) readSecret(ctx context.Context, at types.NamespacedName, ref *fsm
 		return data, nil
 	}
 	obj := object("v1", "Secret", at.Namespace, at.Name)
-	found, err := c.find(ctx, obj, "get")
+	found := false
+	var err error
+	if at.Namespace != "" { // nothing was kept for an object without a namespace
+		found, err = c.find(ctx, obj, "get")
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case !found:
+	case !found || ref.Output != "" && !c.ofState(obj):
 		return nil, missing(ref, "there is no Secret %s", at)
 	}
 	data := map[string]string{}
@@ -148,8 +159,12 @@ func (c *call) readSecret(ctx context.Context, at types.NamespacedName, ref *fsm
 // missing is the error about a value that is not there. It is one of class NotFound, so that it is tried again, and a machine
 // may say where it leads.
 func missing(ref *fsm.SecretRef, format string, args ...any) error {
+	remedy := "create it"
+	if ref.Output != "" {
+		remedy = "a step with secretOutputs keeps it once its request is answered"
+	}
 	return &apierrs.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: fmt.Sprintf("%s cannot be read: %s: create it", ref, fmt.Sprintf(format, args...))}}
+		Message: fmt.Sprintf("%s cannot be read: %s: %s", ref, fmt.Sprintf(format, args...), remedy)}}
 }
 
 // add notes a value, and how JSON, a header and an object have it.
@@ -201,15 +216,30 @@ type hiddenError struct {
 func (e *hiddenError) Error() string { return e.text }
 func (e *hiddenError) Unwrap() error { return e.err }
 
-// toSecrets are the Secrets that a call reads.
+// outputsVerbs are what keeping secret outputs needs.
+var outputsVerbs = []string{"get", "create", "patch"}
+
+// toSecrets are the Secrets that a call reads, and the one that it keeps outputs in, whose name belongs to the state.
 func toSecrets(with fsm.Params) (all []rbac.Access) {
-	secret := rbac.Access{APIVersion: "v1", Kind: "Secret", Verbs: []string{"get"}}
+	secret := func(name, namespace string, verbs ...string) rbac.Access {
+		return rbac.Access{APIVersion: "v1", Kind: "Secret", Name: known(name), Namespace: known(namespace), Verbs: verbs}
+	}
 	for _, name := range slices.Sorted(maps.Keys(with)) {
 		for _, ref := range fsm.SecretRefs(with[name]) {
-			one := secret
-			one.Name, one.Namespace = known(ref.Name), known(ref.Namespace)
-			all = append(all, one)
+			all = append(all, secret(ref.Name, ref.Namespace, "get"))
 		}
+	}
+	if with["secretOutputs"] != nil {
+		all = append(all, secret("", with.String("namespace", ""), outputsVerbs...))
+	}
+	return all
+}
+
+// toApplied is what an apply writes, and what it reads for a manifest of kind Secret.
+func toApplied(with fsm.Params) []rbac.Access {
+	all := toManifest(applyVerbs...)(with)
+	if manifest := with.Object("manifest"); isSecretManifest(manifest) {
+		all = append(all, toSecrets(fsm.Params{"stringData": manifest["stringData"]})...)
 	}
 	return all
 }
