@@ -28,7 +28,7 @@ var httpRequestSpec = fsm.ActionSpec{
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},
 		"headers": {Type: fsm.TypeObject, Check: areHeaders, Secrets: fsm.SecretsAnywhere, Doc: "texts by name, or references to secrets; at most 32"},
 		"body":    {Type: fsm.TypeAny, Secrets: fsm.SecretsAnywhere, Doc: "a text, or content that is sent as JSON, with references to secrets at any depth; at most 64 KiB"},
-		"secretOutputs": {Type: fsm.TypeObject, Check: areSecretOutputs, Keeps: true, Doc: "by name, what of the answer nobody may read: body, or a part of its JSON such as body.data.key or body.chain.0; at most 16, of at most 256 KiB. " +
+		"secretOutputs": {Type: fsm.TypeObject, Check: areSecretOutputs, Keeps: true, Empties: []string{"body"}, Doc: "by name, what of the answer nobody may read: body, or a part of its JSON such as body.data.key or body.chain.0; at most 16, of at most 256 KiB. " +
 			"They are kept in a Secret, for {secretOutput: NAME} in later steps; result.body is empty then. A status of 2xx without one of them is waited with"},
 		"namespace": {Type: fsm.TypeString, Doc: "of the Secret with secretOutputs, where the object has none"},
 		"timeout":   {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},

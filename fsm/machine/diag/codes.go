@@ -35,6 +35,7 @@ var Codes = map[string]Code{
 	"PG021": {"an effect is taken again with values that are found anew", SeverityError},
 	"PG022": {"a role is not known, missing or given twice", SeverityError},
 	"PG023": {"a state value may be read before it is assigned", SeverityError},
+	"PG024": {"a reference to a secret has no meaning, or a secret would be readable", SeverityError},
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},

@@ -20,6 +20,7 @@ func Check(def *program.Definition, prog *program.Program, found diag.Diagnostic
 	c.ledger()
 	c.hotLoops()
 	c.unassigned()
+	c.secrets()
 	for _, p := range c.prog.Order {
 		c.checkTimeout(p)
 		c.checkGuards(p)

@@ -36,7 +36,7 @@ func (a *Action) Params(find expr.Evaluator, fixed expr.Params) (expr.Params, er
 			return nil, fmt.Errorf("with.%s of %s is %v, not of type %s", name, a.Use, expr.Clip(fmt.Sprint(got), 120), want.Type)
 		}
 		// Whoever writes the object that an expression reads must not choose what the manager reads for him.
-		if want.Secrets != "" && len(SecretRefs(got)) != len(SecretRefs(v.Written())) {
+		if len(SecretRefs(want.Secrets.Within(got))) != len(SecretRefs(want.Secrets.Within(v.Written()))) {
 			return nil, fmt.Errorf("with.%s of %s: an expression came to a reference to a secret: only the machine file may write one", name, a.Use)
 		}
 		out[name] = got

@@ -63,6 +63,8 @@ type Param struct {
 	Secrets SecretUse `json:"secrets,omitempty"`
 	// Keeps: each field of the value names a secret output that the call makes.
 	Keeps bool `json:"keepsSecrets,omitempty"`
+	// Empties are outputs that are empty where the parameter is given.
+	Empties []string `json:"empties,omitempty"`
 	// Check refuses a value of that type that the action can do nothing with; nil: there is none. A file is refused for
 	// what it says plainly. In an object, a text with ${…} is given as it is written.
 	Check func(value any) error `json:"-"`

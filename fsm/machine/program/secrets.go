@@ -33,6 +33,18 @@ const (
 	SecretsInSecret SecretUse = "secretManifest"
 )
 
+// Within is the part of a value in which references count; nil: there is none.
+func (u SecretUse) Within(value any) any {
+	if u == SecretsAnywhere {
+		return value
+	}
+	manifest, _ := value.(map[string]any)
+	if u == SecretsInSecret && manifest["apiVersion"] == "v1" && manifest["kind"] == "Secret" {
+		return manifest["stringData"]
+	}
+	return nil
+}
+
 // The fields of a reference.
 const (
 	fieldSecret = "secret"
