@@ -117,7 +117,7 @@ func (c *call) secretNamespace(given, what string) (string, error) {
 	case own == "" && given == "":
 		return "", fsm.Terminal("NamespaceMissing", "%s needs a namespace: %s has none that it could be in by default, give namespace", what, c.kind.Kind)
 	case own != "" && given != "" && given != own:
-		return "", fsm.Terminal("SecretElsewhere", "%s is in namespace %s, and %s in %s: an object uses Secrets of its own namespace only, copy it there",
+		return "", fsm.Terminal("SecretElsewhere", "%s is in namespace %s, and %s in %s, which uses Secrets of its own namespace only: give it a copy there",
 			what, given, c.owner.GetName(), own)
 	}
 	return cmp.Or(own, given), nil

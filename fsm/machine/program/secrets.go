@@ -59,7 +59,11 @@ func AsSecretRef(value any) (*SecretRef, error) {
 	of, isSecret := fields[fieldSecret].(map[string]any)
 	output, isOutput := fields[fieldOutput].(string)
 	format, hasFormat := fields[fieldFormat]
-	if isSecret == isOutput || len(fields) != Count(true, hasFormat) {
+	others := len(fields) - 1
+	if hasFormat {
+		others--
+	}
+	if isSecret == isOutput || others != 0 {
 		return nil, nil
 	}
 	ref := &SecretRef{Output: output}
