@@ -124,7 +124,7 @@ func (c *call) scaleOf(ctx context.Context, obj *unstructured.Unstructured) (*un
 func (c *call) explainPart(ctx context.Context, err error, doing string, obj *unstructured.Unstructured, subresource string) error {
 	if apierrors.Classify(err) == apierrors.NotFound {
 		if found, _ := c.find(ctx, obj); found {
-			return fsm.Terminal("NoSubresource", "%s is there and has no subresource %s: its kind cannot do that, or its CRD has to declare it under subresources: %w", title(obj), subresource, err)
+			return fsm.Terminal("NoSubresource", "%s is there and has no subresource %s (%w): correct it, or add it to the CRD of the kind", title(obj), subresource, err)
 		}
 	}
 	return c.explainAll(err, doing, obj, patchedAs(obj, subresource))
