@@ -41,7 +41,7 @@ func (r *Run) ask(ctx context.Context, s *program.Step) (*Decision, error) {
 // that it was taken, so neither would the object get what it asks for, nor the release undo it. What reads the time differs
 // each time, and keeps what is on record.
 func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) error {
-	if s.Acquires == "" || s.Acquires == r.st.Acquiring || r.item != nil && r.item.Taken || len(held) == 0 || r.input.Prove != nil {
+	if s.Acquires == "" || len(held) == 0 || r.input.Prove != nil || r.taking(s) {
 		return nil
 	}
 	wanted, err := s.Bound.Varying(r.value(ctx))
@@ -57,12 +57,17 @@ func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) er
 	}
 	for name, value := range wanted {
 		was, known := held[name]
-		if known && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) && !reflect.DeepEqual(was, value) {
+		if known && !reflect.DeepEqual(was, value) && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) {
 			return Terminal("HeldOtherwise", "%s is held with %s: %v, and step %s would take it with %v: release it before, in a step of an earlier phase, or set %s back",
 				r.heldAs(s.Acquires), name, expr.Clip(fmt.Sprint(was), 120), s.Label, expr.Clip(fmt.Sprint(value), 120), name)
 		}
 	}
 	return nil
+}
+
+// taking tells whether the effect was put on record in this visit for the call that is about to be made, or repeated.
+func (s *state) taking(step *program.Step) bool {
+	return step.Acquires == s.st.Acquiring || s.item != nil && s.item.Taken
 }
 
 // act asks for an action, once it is due.

@@ -3,7 +3,9 @@ package fsm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -91,4 +93,45 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.BoundRelease.Use, m.def.Revision, err)
 	}
 	return e.BoundRelease.Use, recorded, nil
+}
+
+// nextUndo is the place in the ledger of what an undo releases next; -1: there is nothing any more.
+func (r *Run) nextUndo(ctx context.Context, s *program.Step) (int, error) {
+	if s.Undo == program.UndoHeld {
+		return len(r.st.Held) - 1, nil
+	}
+	of, err := r.keys(ctx, s.KeysExpr)
+	if err != nil {
+		return 0, fmt.Errorf("keys %s: %w", s.Keys, err)
+	}
+	for i, h := range slices.Backward(r.st.Held) {
+		if effect, key := v1alpha1.CutKey(h.Name); effect == s.Undo && of(key) {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// keys tells which keys an undo is for. For a proof it is each or none: which, it tries.
+func (r *Run) keys(ctx context.Context, e *expr.Expr) (of func(string) bool, err error) {
+	switch {
+	case e == nil:
+		return func(string) bool { return true }, nil
+	case r.input.Prove != nil:
+		some, err := r.input.Prove(e)
+		return func(string) bool { return some }, err
+	}
+	v, err := r.value(ctx)(e)
+	if err != nil {
+		return nil, err
+	}
+	native, err := expr.Native(v)
+	if err != nil {
+		return nil, err
+	}
+	list, is := native.([]any)
+	if !is {
+		return nil, errors.New("it is no list")
+	}
+	return func(key string) bool { return slices.Contains(list, any(key)) }, nil
 }

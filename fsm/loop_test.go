@@ -56,7 +56,6 @@ type apps struct {
 	*world
 	images  map[string]string
 	looks   map[string]int
-	most    int // that were upgraded and not seen to be ready
 	failing map[string]error
 }
 

@@ -60,11 +60,7 @@ func evict(ctx context.Context, c *call) (outputs, error) {
 		return outputs{"gone": true}, err
 	}
 	if pod.GetDeletionTimestamp() == nil {
-		if err := c.requestEviction(ctx, pod); err != nil {
-			return nil, err
-		}
-		found, err = c.findFor(ctx, pod, toEvicted(c.with))
-		if err != nil {
+		if found, err = c.requestEviction(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
@@ -103,22 +99,22 @@ func (c *call) meantPod(ctx context.Context, pod *unstructured.Unstructured) (ty
 	return pod.GetUID(), c.save(ctx, savedEviction, string(text))
 }
 
-// requestEviction is nil once the Pod is on its way out, or has gone or changed meanwhile.
-func (c *call) requestEviction(ctx context.Context, pod *unstructured.Unstructured) error {
+// requestEviction reads again what has the name of the Pod once that is on its way out, or has gone or changed meanwhile.
+func (c *call) requestEviction(ctx context.Context, pod *unstructured.Unstructured) (found bool, err error) {
 	options := map[string]any{"preconditions": map[string]any{"uid": string(pod.GetUID())}}
 	if c.with["gracePeriodSeconds"] != nil {
 		options["gracePeriodSeconds"] = int64(c.with.Int("gracePeriodSeconds", 0))
 	}
 	eviction := object(policyv1.SchemeGroupVersion.String(), "Eviction", pod.GetNamespace(), pod.GetName())
 	eviction.Object["deleteOptions"] = options
-	err := c.Client.SubResource(subEviction).Create(ctx, pod, eviction)
+	err = c.Client.SubResource(subEviction).Create(ctx, pod, eviction) //nolint:forbidigo // no status
 	switch {
-	case apierrors.ObjectNotFound(err), apierrs.IsConflict(err):
-		return nil // what is there now is looked at
+	case err == nil, apierrors.ObjectNotFound(err), apierrs.IsConflict(err):
+		return c.findFor(ctx, pod, toEvicted(c.with))
 	case apierrs.IsTooManyRequests(err):
-		return &fsm.WaitError{After: apierrors.RetryAfter(err), Message: fmt.Sprintf("evict %s: %s", title(pod), refusal(err))}
+		return false, &fsm.WaitError{After: apierrors.RetryAfter(err), Message: fmt.Sprintf("evict %s: %s", title(pod), refusal(err))}
 	}
-	return c.explainAll(err, "evict", pod, toEvicted(c.with))
+	return false, c.explainAll(err, "evict", pod, toEvicted(c.with))
 }
 
 // refusal is the answer of the API server with its causes: they name the budget.

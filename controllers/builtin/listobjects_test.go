@@ -68,14 +68,14 @@ func TestWhatListObjectsMeets(t *testing.T) {
 		return with
 	}
 	for name, tc := range map[string]struct {
-		why    string
-		client client.Client
-		with   fsm.Params
-		count  int64
-		reason string
-		check  func(map[string]any) bool
+		why       string
+		client    client.Client
+		with      fsm.Params
+		count     int64
+		reason    string
+		restarted bool
 	}{
-		"begun anew":          {why: "the API server has compacted the place", client: expired, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, check: func(out map[string]any) bool { return out["restarted"] == true }},
+		"begun anew":          {why: "the API server has compacted the place", client: expired, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
 		"by field":            {why: "the API server filters", client: c, with: of("ConfigMap", fsm.Params{"fieldSelector": "metadata.name=large"}), count: 1},
 		"by expression":       {why: "as a Deployment selects its Pods", client: c, with: of("ConfigMap", fsm.Params{"labelSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}}}}), count: 0},
 		"all namespaces":      {why: "kube-system has one", client: c, with: of("Namespace", fsm.Params{"namespace": "*", "fieldSelector": "metadata.name=kube-system"}), count: 1},
@@ -85,14 +85,12 @@ func TestWhatListObjectsMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := act(t, tc.client, "ListObjects", p, tc.with)
-			terminal, _ := errors.AsType[*fsm.TerminalError](err)
-			switch {
-			case tc.reason != "":
-				if terminal == nil || terminal.Reason != tc.reason {
-					t.Errorf("%s: %v, %v; want %s", tc.why, got, err, tc.reason)
-				}
-			case err != nil || got["count"] != tc.count || tc.check != nil && !tc.check(got):
-				t.Errorf("%s: %v, %v; want %d", tc.why, got, err, tc.count)
+			reason := ""
+			if terminal, is := errors.AsType[*fsm.TerminalError](err); is {
+				reason = terminal.Reason
+			}
+			if reason != tc.reason || reason == "" && (got["count"] != tc.count || got["restarted"] != tc.restarted) {
+				t.Errorf("%s: %v, %v; want %q, %d, restarted %t", tc.why, got, err, tc.reason, tc.count, tc.restarted)
 			}
 		})
 	}

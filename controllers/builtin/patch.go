@@ -102,14 +102,14 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 		err = c.Client.Patch(ctx, obj, client.RawPatch(form, data), c.writer())
 		return c.explain(err, "patch", obj, patchVerbs...)
 	}
-	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(form, data), client.WithSubResourceBody(part), c.writer())
+	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(form, data), client.WithSubResourceBody(part), c.writer()) //nolint:forbidigo // of another object
 	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
 }
 
 // scaleOf reads the scale of an object, in the form that is the same for all kinds. Nothing is said there of no replicas.
 func (c *call) scaleOf(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	scale := object(scaleAPIVersion, scaleKind, obj.GetNamespace(), obj.GetName())
-	if err := c.Client.SubResource(subScale).Get(ctx, obj, scale); err != nil {
+	if err := c.Client.SubResource(subScale).Get(ctx, obj, scale); err != nil { //nolint:forbidigo // it only reads
 		return nil, c.explainPart(ctx, err, "read the scale of", obj, subScale)
 	}
 	if _, said, _ := unstructured.NestedFieldNoCopy(scale.Object, "spec", "replicas"); !said {

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,9 +95,17 @@ func copyField(into, from map[string]any, path []string) error {
 		return fmt.Errorf("%s is no list", strings.Join(list, "."))
 	}
 	kept, _, err := unstructured.NestedFieldNoCopy(into, list...)
-	if err != nil {
-		return err
+	if err == nil {
+		kept, err = copyEach(kept, items, path[at+1:])
 	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(list, "."), err)
+	}
+	return unstructured.SetNestedField(into, kept, list...)
+}
+
+// copyEach copies what is at a path in each object of a list; kept is what other fields have left of them.
+func copyEach(kept any, items []any, path []string) (any, error) {
 	copies, _ := kept.([]any)
 	for i, item := range items {
 		if i >= len(copies) {
@@ -105,13 +114,13 @@ func copyField(into, from map[string]any, path []string) error {
 		object, isObject := item.(map[string]any)
 		copied, isCopy := copies[i].(map[string]any)
 		if !isObject || !isCopy {
-			return fmt.Errorf("%s holds no objects", strings.Join(list, "."))
+			return nil, errors.New("it holds no objects")
 		}
-		if err := copyField(copied, object, path[at+1:]); err != nil {
-			return err
+		if err := copyField(copied, object, path); err != nil {
+			return nil, err
 		}
 	}
-	return unstructured.SetNestedField(into, copies, list...)
+	return copies, nil
 }
 
 // eachOf stands behind the name of a list in a path.

@@ -89,6 +89,10 @@ func (c *compiler) keyed() {
 			c.checkUndo(&p.StepList[i])
 		}
 	}
+	c.checkKeyedEffects()
+}
+
+func (c *compiler) checkKeyedEffects() {
 	for i, e := range c.def.Spec.Effects {
 		if found := c.prog.Effects[e.Name]; !found.Keyed && found.BoundRelease.perItem() {
 			c.find(fmt.Sprintf("spec.effects[%d].release", i), "PG006", fmt.Sprintf("%s reads item, and no step with forEach takes %s", e.Release, e.Name), "take it in a step with forEach, or do not read item")
