@@ -19,32 +19,6 @@ import (
 // are under way. One run looks at each of them once, a round: what waits goes to the end of those under way, and an error
 // that is tried again is told once the others had their turn.
 
-// item is one of a list that is not done.
-type item struct {
-	Key   string `json:"key"`
-	Value any    `json:"item,omitempty"`
-	// Taken: this loop has put the effect of its step on record for the item.
-	Taken bool `json:"taken,omitempty"`
-
-	// outputs are what the action has said of it last.
-	outputs map[string]any
-}
-
-// round is a look at the items.
-type round struct {
-	left     []*item
-	parallel int
-	looked   map[string]bool
-	// due: what calls something outside the cluster may be called in this round.
-	due bool
-	// failed is the first error that is tried again; after and waits are those of the first item that waits.
-	failed *Result
-	after  time.Duration
-	waits  string
-	// saved is when the items were stored last.
-	saved time.Time
-}
-
 // each goes on with the items of the current step; nil means that the last is done.
 func (r *Run) each(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	if r.round == nil {
@@ -243,12 +217,4 @@ func (r *Run) endLoop(ctx context.Context, s *program.Step, p *program.Phase) *D
 	}
 	r.advance()
 	return nil
-}
-
-// heldAs is the name under which the current step holds an effect.
-func (s *state) heldAs(effect string) string {
-	if s.item == nil || effect == "" {
-		return effect
-	}
-	return v1alpha1.Keyed(effect, s.item.Key)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -13,12 +12,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
-
-// itemKey is what a line of the ledger, a label and a status can hold.
-var itemKey = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._:/-]{0,251}[A-Za-z0-9])?$`)
-
-// maxItems is how much of items a MachineState holds; the CRDs say the same.
-const maxItems = 256 << 10
 
 // beginRound reads the items that are left, or makes them of the list.
 func (r *Run) beginRound(ctx context.Context, s *program.Step) error {

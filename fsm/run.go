@@ -93,3 +93,14 @@ func (r *Run) decided(d *Decision) Decision {
 	}
 	return *d
 }
+
+// advance goes on to the next step.
+func (r *Run) advance() {
+	r.st.StepIndex++
+	r.st.Step, r.st.StepEnteredAt, r.st.Loop = "", nil, nil
+	r.round, r.item = nil, nil
+	r.resetBackoff()
+	if r.called { // the next step was not
+		r.due, r.called = time.Time{}, false
+	}
+}

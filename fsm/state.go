@@ -97,3 +97,11 @@ func (s *state) removeHeld(effect string) {
 		}
 	}
 }
+
+// heldAs is the name under which the current step holds an effect.
+func (s *state) heldAs(effect string) string {
+	if s.item == nil || effect == "" {
+		return effect
+	}
+	return v1alpha1.Keyed(effect, s.item.Key)
+}

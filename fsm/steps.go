@@ -120,16 +120,6 @@ func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got 
 	r.next = r.sleep(after)
 }
 
-func (r *Run) advance() {
-	r.st.StepIndex++
-	r.st.Step, r.st.StepEnteredAt, r.st.Loop = "", nil, nil
-	r.round, r.item = nil, nil
-	r.resetBackoff()
-	if r.called { // the next step was not
-		r.due, r.called = time.Time{}, false
-	}
-}
-
 // Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
 // machine refuses the event. The error is that of do: the run is to be thrown away then.
 func (r *Run) Apply(ctx context.Context, do Do) error {

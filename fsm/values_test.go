@@ -102,8 +102,8 @@ func TestWhatStateValuesComeTo(t *testing.T) {
 	}{
 		"not assigned": {why: "there is nothing to read", file: assign("wave", "has(state.pause) ? 1 : int(state.pause.getSeconds())"),
 			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set wave to has(state.pause) ? 1 : int(state.pause.getSeconds()): no such"}},
-		"too long": {why: "the state holds no more", file: strings.Replace(waves, `string(result.n)`, `"`+strings.Repeat("x", 16<<10)+`"`, 1),
-			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: `error: set sizes to state.sizes + ["`}},
+		"too long": {why: "the state holds no more", file: strings.Replace(waves, `string(result.n)`, `["`+strings.Repeat("x", 4<<10)+`"].map(s, s + s + s + s + s)[0]`, 1),
+			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: `error: set sizes to state.sizes + [["`}},
 		"of another type": {why: "a file that changed its mind gives the value another name", file: waves, stored: `{"wave":"one"}`,
 			blocked: v1alpha1.Blocked{To: "Two", Guard: "set", Value: "error: set sizes to"}},
 		"edited by hand": {why: "nobody knows what it was", file: waves, stored: `{wave}`,
