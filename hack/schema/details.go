@@ -43,12 +43,14 @@ var details = map[string]detail{
 	"Phase.terminal": oneOf(string(v1alpha1.PhaseSuccess), string(v1alpha1.PhaseFailure)),
 	"Phase.poll":     pattern(duration),
 
+	"ForEach.toleratedFailures": between("0", "100"),
+
 	"Require.else":    pattern(phaseName),
 	"Require.reason":  pattern(reason),
 	"Exit.to":         pattern(phaseName),
 	"Exit.reason":     pattern(reason),
 	"Step":            exactlyOne("action", "undo", "wait"),
-	"Step.undo":       oneOf("held"),
+	"Step.undo":       pattern(identifier),
 	"Step.wait":       pattern(duration),
 	"Step.poll":       pattern(duration),
 	"Timeout":         exactlyOne("to", "stalled"),

@@ -187,7 +187,9 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"class":                {"no such class", edited("poll: 5s", "onError: [{is: Terminall, to: Done}], poll: 5s")},
 		"empty step":           {"nothing to do", edited("poll: 5s", "steps: [{name: nothing}], poll: 5s")},
 		"step of two kinds":    {"which first?", edited("poll: 5s", "steps: [{action: Work, wait: 5s}], poll: 5s")},
-		"undo":                 {"only what is held can be undone", edited("poll: 5s", "steps: [{undo: all}], poll: 5s")},
+		"undo":                 {"held, or the name of an effect", edited("poll: 5s", "steps: [{undo: all of it}], poll: 5s")},
+		"forEach without in":   {"over what?", edited("poll: 5s", "steps: [{action: Work, forEach: {key: item}}], poll: 5s")},
+		"too many failures":    {"the state lists them", edited("poll: 5s", "steps: [{action: Work, forEach: {in: '[1]', toleratedFailures: 101}}], poll: 5s")},
 		"timeout to nowhere":   {"neither to nor stalled", edited("poll: 5s", "timeout: {after: 5s}, poll: 5s")},
 		"timeout of two kinds": {"both to and stalled", edited("poll: 5s", "timeout: {after: 5s, to: Done, stalled: Late}, poll: 5s")},
 		"no onDelete":          {"each phase must say it", edited(", onDelete: {none: true}", "")},
@@ -261,7 +263,6 @@ func TestEnumsAreThoseOfTheProgram(t *testing.T) {
 	}{
 		"phase kind": {edited("poll: 5s", "kind: nonsense, poll: 5s"), schema.Machine, []string{"Phase", "kind"}, "%q"},
 		"terminal":   {edited("terminal: success", "terminal: nonsense"), schema.Machine, []string{"Phase", "terminal"}, "%q"},
-		"undo":       {edited("poll: 5s", "steps: [{undo: nonsense}], poll: 5s"), schema.Machine, []string{"Step", "undo"}, "%q"},
 		"class":      {edited("poll: 5s", "onError: [{is: nonsense, to: Done}], poll: 5s"), schema.Machine, []string{"OnError", "is"}, "%v"},
 	}
 	for name, c := range cases {

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -9,8 +11,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 const boutique = "boutique"
@@ -21,6 +28,14 @@ func fleetRounds() int {
 		return n
 	}
 	return 1
+}
+
+// fleetSize is how many Deployments a large fleet has: FLEET_SIZE=500 is the long form.
+func fleetSize() int {
+	if n, err := strconv.Atoi(os.Getenv("FLEET_SIZE")); err == nil {
+		return n
+	}
+	return 20
 }
 
 // docs/extend/loop-over-a-list.md: whenever the manager dies, all Deployments get the image; whenever the object is
@@ -82,14 +97,64 @@ func TestFleetUpgrade(t *testing.T) {
 			}
 		})
 	}
+	manager.Kill()
+	inTurn(t, "many", func(t *testing.T) { w.upgradeMany(t, args) })
 	w.assertNoStates(t, "FleetUpgrade")
+}
+
+// upgradeMany tells what a large fleet costs.
+func (w *world) upgradeMany(t *testing.T, args []string) {
+	t.Helper()
+	size, none := fleetSize(), int32(0)
+	for i := range size {
+		labels := map[string]string{"app.kubernetes.io/part-of": "many"}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: boutique, Name: fmt.Sprintf("many-%04d", i), Labels: labels}}
+		d.Spec.Replicas, d.Spec.Selector = &none, &metav1.LabelSelector{MatchLabels: labels}
+		d.Spec.Template.Labels = labels
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: boutique, Image: "shop:0"}}
+		w.do(t, w.Client.Create(t.Context(), d))
+	}
+	manager := w.managerMeasured(t, args...)
+	before := manager.scrape(t)
+	began := time.Now()
+	w.upgradeOf(t, "many", boutique, "shop:many", min(size, 200))
+	largest, held := 0, 0
+	w.do(t, harness.Await(t.Context(), "the fleet to be upgraded", 10*time.Minute, func(ctx context.Context) error {
+		list := &v1alpha1.MachineStateList{}
+		if err := w.Client.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: "fleet-upgrade"}); err != nil || len(list.Items) != 1 {
+			return fmt.Errorf("%d states, %w", len(list.Items), err)
+		}
+		state := list.Items[0]
+		data, err := json.Marshal(state)
+		largest, held = max(largest, len(data)), max(held, len(state.Status.Held))
+		return nilUnless(err == nil && state.Status.Phase == "Upgraded", state.Status.Phase)
+	}))
+	took, after := time.Since(began), manager.scrape(t)
+	if got := w.withImage(t, "shop:many"); got != size {
+		t.Errorf("%d Deployments have the image, want %d", got, size)
+	}
+	each := func(methods ...string) (n float64) {
+		for _, method := range methods {
+			n += after.Sum("rest_client_requests_total", "method", method) - before.Sum("rest_client_requests_total", "method", method)
+		}
+		return n / float64(size)
+	}
+	t.Logf("%d Deployments in %s: %.2f writes and %.2f reads a Deployment; a MachineState of %d bytes with %d held; resident %.0f MiB, before %.0f",
+		size, took.Round(100*time.Millisecond), each("POST", "PUT", "PATCH", "DELETE"), each("GET"), largest, held,
+		after.Sum("process_resident_memory_bytes")/(1<<20), before.Sum("process_resident_memory_bytes")/(1<<20))
+	w.kubectl(t, "delete", "--timeout=40s", "-n", boutique, "fleetupgrade/up")
 }
 
 // upgrade makes an object that is approved, in waves of two.
 func (w *world) upgrade(t *testing.T, image string) {
 	t.Helper()
+	w.upgradeOf(t, "shop", "shop", image, 2)
+}
+
+func (w *world) upgradeOf(t *testing.T, partOf, container, image string, wave int) {
+	t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"selector": map[string]any{"app.kubernetes.io/part-of": "shop"}, "container": "shop", "image": image, "wave": int64(2)}}}
+		"selector": map[string]any{"app.kubernetes.io/part-of": partOf}, "container": container, "image": image, "wave": int64(wave)}}}
 	obj.SetAPIVersion("example.com/v1")
 	obj.SetKind("FleetUpgrade")
 	obj.SetNamespace(boutique)
