@@ -84,6 +84,14 @@ func (r *Run) holdItems(ctx context.Context, s *program.Step, p *program.Phase, 
 	if err := r.saveItems(); err != nil {
 		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 	}
+	return r.commitItems()
+}
+
+// commitItems stores how far the items are. Where none waits, the next may be called at once, even outside the cluster.
+func (r *Run) commitItems() *Decision {
+	if r.round.waits == "" {
+		r.due, r.called = time.Time{}, false
+	}
 	return r.commit(nil)
 }
 
@@ -167,7 +175,7 @@ func (r *Run) itemEnds(ctx context.Context, s *program.Step, o Result) {
 	l.left = slices.DeleteFunc(l.left, func(it *item) bool { return it == r.item })
 	r.stored(r.saveItems())
 	if len(l.left) > 0 && r.input.Now().Sub(l.saved) >= longStep {
-		r.commit(nil)
+		r.commitItems()
 	}
 }
 

@@ -192,6 +192,49 @@ func TestWhatBecomesOfItems(t *testing.T) {
 	}
 }
 
+// What is outside the cluster is asked for one item after another, also where each takes so long that it is stored; what
+// waits is asked at its poll.
+func TestItemsOutsideTheCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		why   string
+		waits int // the first looks at each
+		most  time.Duration
+	}{
+		"done at once": {why: "nothing keeps the next from being asked", most: 20 * time.Second},
+		"at the poll":  {why: "a server is not asked more often", waits: 1, most: 45 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fleetBindings()
+			look := b.Actions["Look"]
+			look.External = true
+			b.Actions["Look"] = look
+			a := &apps{world: worldOf(t, machineOf(t, "test.yaml", []byte(fleet), b), nil), looks: map[string]int{}}
+			var asked []time.Time
+			a.Respond = func(_ string, cmd fsm.Decision) (simulate.Answer, bool) {
+				switch cmd.Action {
+				case "List":
+					items := []any{}
+					for _, name := range []string{"a", "b", "c", "d", "e"} {
+						items = append(items, map[string]any{"name": name, "image": "old"})
+					}
+					return answer(map[string]any{"items": items}), true
+				case "Look":
+					asked = append(asked, a.Now())
+					a.looks[cmd.Key]++
+					said := answer(map[string]any{"ready": a.looks[cmd.Key] > c.waits})
+					said.Takes = 2 * time.Second
+					return said, true
+				}
+				return simulate.Answer{}, true
+			}
+			_ = a.Run(time.Hour, func() bool { return a.Stored.Phase == "Done" })
+			if took := a.Now().Sub(asked[0]); took > c.most || len(asked) != 5*(1+c.waits) {
+				t.Errorf("%s: %d calls in %s, want at most %s", c.why, len(asked), took, c.most)
+			}
+		})
+	}
+}
+
 // A proof tries none, one and two items.
 func TestItemsInAProof(t *testing.T) {
 	for name, c := range map[string]struct {
