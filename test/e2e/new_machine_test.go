@@ -26,7 +26,7 @@ import (
 )
 
 // docs/extend/new-machine.md and builtin-actions.md: kinds that the program has never heard of, driven by
-// files alone. Between them the two machines use every built-in action.
+// files alone. What they do not use is in TestFleetUpgrade and the tests of controllers/builtin.
 func TestNewMachine(t *testing.T) {
 	w := pristine(t)
 	site := &site{}
