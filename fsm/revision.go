@@ -15,9 +15,7 @@ func (s *state) adopt() (again bool) {
 		for i := range s.st.Held {
 			h := &s.st.Held[i]
 			effect, key := v1alpha1.CutKey(h.Name)
-			if h.Name = successor(u.EffectMap, effect); key != "" {
-				h.Name = v1alpha1.Keyed(h.Name, key)
-			}
+			h.Name = v1alpha1.Keyed(successor(u.EffectMap, effect), key)
 		}
 		s.adoptRequests(u.RequestMap)
 	}

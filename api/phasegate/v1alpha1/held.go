@@ -28,8 +28,13 @@ type HeldEffect struct {
 	Acquired string
 }
 
-// Keyed is the name under which an effect is held for one item.
-func Keyed(effect, key string) string { return effect + "[" + key + "]" }
+// Keyed is the name under which an effect is held for one item; without a key, as a whole.
+func Keyed(effect, key string) string {
+	if key == "" {
+		return effect
+	}
+	return effect + "[" + key + "]"
+}
 
 // Effect is the name of the effect in the machine file.
 func (h HeldEffect) Effect() string {

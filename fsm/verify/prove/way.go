@@ -148,7 +148,7 @@ var errDies = errors.New("the program dies")
 func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 	s := w.step()
 	model := w.steps[s]
-	takes, gives := w.effects.Set(keyed(model.takes, cmd)), w.effects.Set(keyed(model.gives, cmd))
+	takes, gives := w.effects.Set(v1alpha1.Keyed(model.takes, cmd.Key)), w.effects.Set(v1alpha1.Keyed(model.gives, cmd.Key))
 	if cmd.Effect != "" {
 		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
@@ -180,14 +180,6 @@ func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 		return fsm.Result{}, errDies
 	}
 	return w.fails(e, model.failures[how-failing]), nil
-}
-
-// keyed is the name under which a call takes or releases an effect.
-func keyed(effect string, cmd fsm.Decision) string {
-	if cmd.Key == "" {
-		return effect
-	}
-	return v1alpha1.Keyed(effect, cmd.Key)
 }
 
 func (w *way) step() *program.Step {

@@ -100,7 +100,7 @@ func (j *journal) note(key, format string, args ...any) {
 func (w *world) act(name string, cmd fsm.Decision) fsm.Result {
 	a, said := w.answer(name, cmd)
 	w.Called = append(w.Called, name)
-	text := "act " + called(name, cmd)
+	text := "act " + v1alpha1.Keyed(name, cmd.Key)
 	if len(cmd.With) > 0 {
 		text += " " + flow(map[string]any(cmd.With))
 	}
@@ -137,22 +137,14 @@ func (w *world) stepNames(cmd fsm.Decision) []string {
 	if cmd.Effect != "" {
 		return nil
 	}
-	names := []string{called(w.Stored.Phase+"/"+cmd.Step, cmd)}
+	names := []string{v1alpha1.Keyed(w.Stored.Phase+"/"+cmd.Step, cmd.Key)}
 	if cmd.Key != "" {
-		names = append(names, called(cmd.Step, cmd), w.Stored.Phase+"/"+cmd.Step)
+		names = append(names, v1alpha1.Keyed(cmd.Step, cmd.Key), w.Stored.Phase+"/"+cmd.Step)
 	}
 	if _, isAction := calls(w.Machine.Program())[cmd.Step]; !isAction {
 		names = append(names, cmd.Step)
 	}
 	return names
-}
-
-// called is a name with the item that a call is about, if it is of a forEach.
-func called(name string, cmd fsm.Decision) string {
-	if cmd.Key == "" {
-		return name
-	}
-	return v1alpha1.Keyed(name, cmd.Key)
 }
 
 // next is what was given for an action under one of its names.
@@ -217,13 +209,13 @@ func (w *world) effect(name string, cmd fsm.Decision, o fsm.Result) {
 		switch {
 		case undone != "":
 		case name == e.Acquire:
-			held := called(e.Name, cmd)
+			held := v1alpha1.Keyed(e.Name, cmd.Key)
 			if !slices.Contains(w.held(), held) {
 				w.defect("%s is called, but %s is not in the stored ledger %v", name, held, w.Stored.HeldNames())
 			}
 			w.inPlace[held] = true // an action that fails may have done half of it
 		case name == e.Release:
-			undone = called(e.Name, cmd)
+			undone = v1alpha1.Keyed(e.Name, cmd.Key)
 		}
 	}
 	if undone != "" && o.Err == nil {

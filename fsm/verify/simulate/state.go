@@ -114,11 +114,7 @@ func (w *world) held() []string {
 // renamed is the name that the machine in force has for what is held.
 func (w *world) renamed(old string) string {
 	effect, key := v1alpha1.CutKey(old)
-	name := cmp.Or(effectMap(w.Machine)[effect], effect)
-	if key == "" {
-		return name
-	}
-	return v1alpha1.Keyed(name, key)
+	return v1alpha1.Keyed(cmp.Or(effectMap(w.Machine)[effect], effect), key)
 }
 
 // LoseState is a person who deletes the state by hand, finalizer and all. It answers what
