@@ -178,7 +178,7 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	}
 	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Observation{Self: StaticObject(map[string]any{"spec": map[string]any{}}), Guard: guard, Now: now})
-	if err := r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n", "no": false}); err != nil {
+	if err := r.merge("Look", map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n", "no": false}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -24,3 +24,28 @@ func TestReadBeforeAssigned(t *testing.T) {
 		})
 	}
 }
+
+// A step that has not run has no outputs: what reads them stops there, so a file that could come to it is refused.
+func TestOutputsOfStepsThatDidNotRun(t *testing.T) {
+	for name, c := range map[string]struct{ why, steps, when, want string }{
+		"ran":                 {"it runs in each visit", "{name: Look, action: Work}", "steps.Look.n > 1", ""},
+		"own until":           {"it has run then", "{name: Look, action: Work, if: 'guards.a', until: 'steps.Look.n > 1'}", "guards.a", ""},
+		"later":               {"it has not run", "{action: Read, if: 'steps.Look.n > 1'}, {name: Look, action: Work}", "guards.a", "steps.Look is no step with outputs before this place"},
+		"misspelt":            {"there is no such step", "{name: Look, action: Work}", "steps.Loook.n > 1", "steps.Loook is no step with outputs before this place"},
+		"no such output":      {"the action declares its outputs", "{name: Look, action: Work}", "steps.Look.m > 1", `steps.Look has no field "m"`},
+		"of another type":     {"n is a number", "{name: Look, action: Work}", "steps.Look.n == 'a'", "== has a value of type int on its left"},
+		"skipped":             {"nobody knows then", "{name: Look, action: Work, if: 'guards.a'}", "steps.Look.n > 1", "step Look may be skipped by its if, and has no outputs then"},
+		"asked for":           {"the author knows", "{name: Look, action: Work, if: 'guards.a'}", "has(steps.Look) && steps.Look.n > 1", ""},
+		"asked of the output": {"has() looks at the last name only", "{name: Look, action: Work, if: 'guards.a'}", "has(steps.Look.n)", "step Look may be skipped"},
+		"optional":            {"the author says what counts then", "{name: Look, action: Work, if: 'guards.a'}", "steps.?Look.?n.orValue(0) > 1", ""},
+		"without a name":      {"nothing of it could be checked", "{name: Look, action: Work}", "size(steps) > 1", "steps is read without a name"},
+		"by another name":     {"a name may have a dash", "{name: a-look, action: Work}", "steps['a-look'].n > 1", ""},
+		"of a loop":           {"its outputs are those of the loop", "{name: All, action: Work, forEach: {in: '[\"a\"]'}}", "steps.All.done == 1 && steps.All.failed.size() == 0", ""},
+		"in a loop":           {"an item's outputs are those of no step", "{name: All, action: Work, forEach: {in: '[\"a\"]'}, until: 'steps.All.n > 1'}", "guards.a", "steps.All is no step with outputs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := spec("  finalizer: test.phasegate.dev/f\n  phases:\n  - name: One\n    poll: 5s\n    steps: [" + c.steps + "]\n    next: [{to: Done, when: \"" + c.when + "\"}]\n    onDelete: {to: Out}\n" + rest)
+			findingOf(t, c.why, "PG006", file, c.want)
+		})
+	}
+}

@@ -220,7 +220,7 @@ func (r *Run) endLoop(ctx context.Context, s *program.Step, p *program.Phase) *D
 		key, _, _ := strings.Cut(line, ": ")
 		failed[i] = key
 	}
-	if err := r.merge(map[string]any{"done": int64(r.st.Loop.Done), "failed": failed}); err != nil {
+	if err := r.merge(s.Label, map[string]any{"done": int64(r.st.Loop.Done), "failed": failed}); err != nil {
 		return r.fail(ctx, Result{Err: Terminal("BadOutputs", "%s: %w", s.Label, err)}, s.Backoff, p)
 	}
 	r.advance()

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // results are the outputs of this visit in the types that their actions declare:
@@ -22,17 +24,44 @@ func (s *state) results() map[string]any {
 	if len(p.Converts) == 0 && s.item == nil {
 		return s.result
 	}
-	typed := map[string]any{}
-	maps.Copy(typed, s.result)
+	all := maps.Clone(s.result)
 	if s.item != nil {
-		maps.Copy(typed, s.item.outputs)
+		all = map[string]any{}
+		maps.Copy(all, s.result)
+		maps.Copy(all, s.item.outputs)
 	}
-	for name, t := range p.Converts {
-		if v, ok := convert(t, typed[name]); ok {
-			typed[name] = v
+	return typed(all, p.Converts)
+}
+
+// stepResult is what a step has said last in this visit; nil where it has not run.
+func (s *state) stepResult(name string) ref.Val {
+	outputs, ran := ofSteps(s.result)[name].(map[string]any)
+	if !ran {
+		return nil
+	}
+	if p := s.phase(); p != nil {
+		at := slices.IndexFunc(p.StepList, func(x program.Step) bool { return x.Label == name && x.Loop == nil })
+		if at >= 0 {
+			outputs = typed(maps.Clone(outputs), p.StepList[at].Bound.Spec.Outputs)
 		}
 	}
-	return typed
+	return types.DefaultTypeAdapter.NativeToValue(outputs)
+}
+
+// ofSteps are the outputs that a result keeps by the name of their step.
+func ofSteps(result map[string]any) map[string]any {
+	all, _ := result[expr.VarSteps].(map[string]any)
+	return all
+}
+
+// typed brings values that came out of JSON to their types.
+func typed(values map[string]any, as map[string]expr.Type) map[string]any {
+	for name, t := range as {
+		if v, ok := convert(t, values[name]); ok {
+			values[name] = v
+		}
+	}
+	return values
 }
 
 // convert makes a value that came out of JSON one of the type, if it can be.
@@ -73,16 +102,23 @@ func (s *state) stateValue(name string) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// merge adds outputs to the result, in the types that a later run will read back.
-func (s *state) merge(outputs map[string]any) error {
-	if len(outputs) == 0 {
+// merge adds the outputs of a step to the result, in the types that a later run will read back. They stand there a second
+// time where an expression reads them by the name of the step.
+func (s *state) merge(step string, outputs map[string]any) error {
+	byStep := s.m.prog.StepsRead[step]
+	if len(outputs) == 0 && !byStep {
 		return nil
 	}
-	all := maps.Clone(s.result)
-	if all == nil {
-		all = map[string]any{}
-	}
+	all := map[string]any{}
+	maps.Copy(all, s.result)
 	maps.Copy(all, outputs)
+	if byStep {
+		own, steps := map[string]any{}, map[string]any{}
+		maps.Copy(own, outputs)
+		maps.Copy(steps, ofSteps(all))
+		steps[step] = own
+		all[expr.VarSteps] = steps
+	}
 	text, err := encodeResult(all)
 	if err != nil {
 		return err
@@ -106,6 +142,9 @@ func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
 	lasting := decodeResult(st.Result)
 	for name := range p.StepList[st.StepIndex].Bound.Spec.Outputs {
 		delete(lasting, name)
+	}
+	if delete(ofSteps(lasting), p.StepList[st.StepIndex].Label); len(ofSteps(lasting)) == 0 {
+		delete(lasting, expr.VarSteps)
 	}
 	text, err := encodeResult(lasting)
 	if err != nil { // it was encoded before

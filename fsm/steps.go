@@ -76,7 +76,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 		return
 	}
 	if o.Err == nil {
-		if err := r.merge(o.Outputs); err != nil {
+		if err := r.merge(s.Label, o.Outputs); err != nil {
 			o.Err = Terminal("BadOutputs", "%s: %w", d.Action, err)
 		}
 	}

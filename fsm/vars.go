@@ -35,6 +35,7 @@ func (vs *values) activation(ctx context.Context) activation {
 var roots = map[string]func(activation) any{
 	expr.VarSelf:      func(s activation) any { return s.selfValue() },
 	expr.VarResult:    func(s activation) any { return s.results() },
+	expr.VarSteps:     func(s activation) any { return expr.NewLazyMap(s.stepResult) },
 	expr.VarGuards:    func(s activation) any { return expr.NewLazyMap(s.guardValue) },
 	expr.VarVariables: func(s activation) any { return expr.NewLazyMap(s.factValue) },
 	expr.VarRequest:   func(s activation) any { return expr.NewLazyMap(s.requestValue) },

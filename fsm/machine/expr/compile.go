@@ -2,6 +2,7 @@ package expr
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -69,7 +70,7 @@ func (s *Scope) plan(e *Expr, checked *cel.Ast) (err error) {
 func (s *Scope) checkAll(refs []exprRef) (errs []Problem, told map[int64]bool) {
 	told = map[int64]bool{}
 	for _, r := range refs {
-		e := s.check(r)
+		e := cmp.Or(s.check(r), s.unsure(r, refs))
 		if e == nil {
 			continue
 		}
@@ -79,6 +80,16 @@ func (s *Scope) checkAll(refs []exprRef) (errs []Problem, told map[int64]bool) {
 		errs = append(errs, *e)
 	}
 	return errs, told
+}
+
+// unsure refuses what reads the outputs of a step that may be left out, unless the expression asks whether they are there.
+func (s *Scope) unsure(r exprRef, all []exprRef) *Problem {
+	asks := func(x exprRef) bool { return x.root == VarSteps && x.field == r.field && x.maybe == 1 }
+	if r.root != VarSteps || !s.skipped[r.field] || slices.ContainsFunc(all, asks) {
+		return nil
+	}
+	return &Problem{Code: "PG006", Message: fmt.Sprintf("step %s may be skipped by its if, and has no outputs then", r.field),
+		Fix: fmt.Sprintf("ask has(%[1]s) before, or read %[2]s.?%[3]s.?OUTPUT.orValue(…)", VarSteps+"."+r.field, VarSteps, r.field), Offset: r.offsets[1]}
 }
 
 // whole tells whether a complaint is of a root that must have a name after it:

@@ -35,8 +35,8 @@ type exprRef struct {
 	offsets []int
 	// text is how it is told to people.
 	text string
-	// maybe: it is asked whether it is there, or what there is if it is.
-	maybe bool
+	// maybe is the first of the names of which it is asked whether it is there, or what there is if it is; 0: none.
+	maybe int
 	id    int64
 	// chain are the ids of the selections in it.
 	chain []int64
@@ -45,7 +45,7 @@ type exprRef struct {
 // nameless references are refused: only a name written out can be checked, called
 // lazily and recorded.
 func (r exprRef) nameless() bool {
-	return r.field == "" && slices.Contains([]string{VarVariables, VarRequest, VarGuards, VarState}, r.root)
+	return r.field == "" && slices.Contains([]string{VarVariables, VarRequest, VarGuards, VarState, VarSteps}, r.root)
 }
 
 // Problem is a finding inside an expression.
@@ -89,7 +89,7 @@ func (e *Expr) Paths(root string) (paths [][]string) {
 // Needs are those of Reads that must be there: the expression does not ask for them with has(), nor read them by .?name.
 func (e *Expr) Needs(root string) []string {
 	return slices.DeleteFunc(e.Reads(root), func(name string) bool {
-		return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == root && r.field == name && r.maybe })
+		return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == root && r.field == name && r.maybe > 0 })
 	})
 }
 

@@ -105,7 +105,9 @@ func refOf(text string, info *celast.SourceInfo, links []link) exprRef {
 			}
 			r.text += selector(l.name)
 		}
-		r.maybe = r.maybe || l.test || l.optional
+		if r.maybe == 0 && (l.test || l.optional) {
+			r.maybe = i
+		}
 		r.names, r.offsets, r.chain = append(r.names, l.name), append(r.offsets, at), append(r.chain, l.id)
 	}
 	if len(links) > 1 {

@@ -46,8 +46,10 @@ type Scope struct {
 	self *Schema
 	// objects are the fields of the types that objectType names.
 	objects map[string]map[string]*cel.Type
-	// shapes are what is known of outputs, one of each step that may have given it; nil: nothing.
+	// shapes are what is known of outputs, one of each step that may have given it, by path: result.object; nil: nothing.
 	shapes map[string][]Shape
+	// skipped are the steps that may be left out.
+	skipped map[string]bool
 	// AnyResult: which results there are is not known here.
 	AnyResult bool
 	// Item: there may be an item of a forEach here.
@@ -61,14 +63,14 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}, shapes: map[string][]Shape{}}
+	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}}
 	s.Provider = base.CELTypeProvider()
 	if self != nil {
 		if s.Provider, err = self.types.WithTypeProvider(s.Provider); err != nil {
 			return nil, err
 		}
 	}
-	s.Define(VarResult, nil)
+	s.NoResults()
 	s.Define(VarVariables, nil)
 	s.Define(VarRequest, nil)
 	s.Define(VarState, nil)
@@ -118,7 +120,8 @@ func (s *Scope) root(name string) *cel.Type {
 // NoResults forgets the outputs of the steps.
 func (s *Scope) NoResults() {
 	s.Define(VarResult, nil)
-	s.shapes = map[string][]Shape{}
+	s.Define(VarSteps, nil)
+	s.shapes, s.skipped = map[string][]Shape{}, map[string]bool{}
 	s.AnyResult = false
 }
 
@@ -127,7 +130,10 @@ func (s *Scope) Results() map[string]*cel.Type { return maps.Clone(s.Fields(VarR
 
 // KeepResults forgets all outputs but those that Results has answered.
 func (s *Scope) KeepResults(known map[string]*cel.Type) {
-	maps.DeleteFunc(s.shapes, func(name string, _ []Shape) bool { return known[name] == nil })
+	maps.DeleteFunc(s.shapes, func(path string, _ []Shape) bool {
+		name, ofResult := strings.CutPrefix(path, VarResult+".")
+		return ofResult && known[name] == nil
+	})
 	s.Define(VarResult, known)
 }
 
@@ -136,7 +142,7 @@ func (s *Scope) KeepResults(known map[string]*cel.Type) {
 func (s *Scope) AddResults(outputs map[string]Type, shapes map[string]Shape, certain bool) {
 	known := s.Fields(VarResult)
 	for name, t := range outputs {
-		s.setShape(name, shapes[name], certain)
+		s.setShape(VarResult+"."+name, shapes[name], certain)
 		if old, twice := known[name]; twice && !old.IsExactType(t.CELType()) {
 			known[name] = cel.DynType
 		} else {
@@ -144,6 +150,22 @@ func (s *Scope) AddResults(outputs map[string]Type, shapes map[string]Shape, cer
 		}
 	}
 }
+
+// AddStep makes the outputs of a step known by its name.
+func (s *Scope) AddStep(name string, outputs map[string]Type, shapes map[string]Shape) {
+	if len(outputs) == 0 {
+		return
+	}
+	path, fields := VarSteps+"."+name, map[string]*cel.Type{}
+	for output, t := range outputs {
+		fields[output] = t.CELType()
+		s.setShape(path+"."+output, shapes[output], true)
+	}
+	s.Fields(VarSteps)[name] = s.Define(path, fields)
+}
+
+// MayBeSkipped says of a step that it may be left out: what reads its outputs from here on must ask whether they are there.
+func (s *Scope) MayBeSkipped(step string) { s.skipped[step] = true }
 
 // FindStructType is the checker's question for a type.
 func (s *Scope) FindStructType(name string) (*types.Type, bool) {
@@ -173,7 +195,7 @@ func (s *Scope) FindStructFieldType(name, field string) (*types.FieldType, bool)
 		return s.Provider.FindStructFieldType(name, field)
 	}
 	t, known := fields[field]
-	if !known && s.AnyResult && name == rootTypes[VarResult].TypeName() {
+	if !known && s.AnyResult && (name == rootTypes[VarResult].TypeName() || name == rootTypes[VarSteps].TypeName()) {
 		t, known = cel.DynType, true
 	}
 	return &types.FieldType{Type: t}, known
@@ -219,6 +241,7 @@ func (s *Scope) check(r exprRef) *Problem {
 // rootWords say that a root has no such name, and what to do.
 var rootWords = map[string]struct{ code, message, fix, there string }{
 	VarResult:    {message: VarResult + ".%s is an output of no step before this place", there: "outputs here"},
+	VarSteps:     {message: VarSteps + ".%s is no step with outputs before this place", there: "steps with outputs"},
 	VarGuards:    {code: "PG005", message: "guard %q is not known to this program", there: "known guards"},
 	VarVariables: {message: VarVariables + ".%s is not declared before this place", fix: "declare it under spec.variables, in order; ", there: "declared before"},
 	VarState:     {message: VarState + ".%s is not declared", fix: "declare it under spec.state; ", there: "declared"},
@@ -241,24 +264,25 @@ func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 }
 
 // setShape notes what is known of an output. What was known before counts as well where the step may be left out.
-func (s *Scope) setShape(output string, shape Shape, certain bool) {
+func (s *Scope) setShape(path string, shape Shape, certain bool) {
 	if certain {
-		s.shapes[output] = nil
+		s.shapes[path] = nil
 	}
-	s.shapes[output] = append(s.shapes[output], shape)
+	s.shapes[path] = append(s.shapes[path], shape)
 }
 
 // misshapen refuses a path into an output that leads to nothing, whichever step it is of.
 func (s *Scope) misshapen(r exprRef) *Problem {
-	if r.root != VarResult || len(r.names) < 3 {
+	output := map[string]int{VarResult: 2, VarSteps: 3}[r.root] // how many names lead to it
+	if output == 0 || len(r.names) <= output {
 		return nil
 	}
 	var first *Misshape
-	for _, shape := range s.shapes[r.field] {
+	for _, shape := range s.shapes[strings.Join(r.names[:output], ".")] {
 		if shape == nil {
 			return nil
 		}
-		m := shape(r.names[2:])
+		m := shape(r.names[output:])
 		if m == nil {
 			return nil
 		}
@@ -269,5 +293,5 @@ func (s *Scope) misshapen(r exprRef) *Problem {
 	if first == nil {
 		return nil
 	}
-	return &Problem{Code: "PG006", Message: first.Message, Fix: first.Fix, Offset: r.offsets[2+first.At]}
+	return &Problem{Code: "PG006", Message: first.Message, Fix: first.Fix, Offset: r.offsets[output+first.At]}
 }

@@ -16,6 +16,7 @@ const (
 const (
 	VarSelf      = "self"
 	VarResult    = "result"
+	VarSteps     = "steps"
 	VarGuards    = "guards"
 	VarVariables = "variables"
 	VarRequest   = "request"
@@ -33,6 +34,7 @@ const (
 // rootTypes are the roots that look the same in every machine; `self` is added.
 var rootTypes = map[string]*cel.Type{
 	VarResult:    objectType(VarResult),
+	VarSteps:     objectType(VarSteps),
 	VarGuards:    objectType(VarGuards),
 	VarVariables: objectType(VarVariables),
 	VarRequest:   objectType(VarRequest),

@@ -30,7 +30,7 @@ func (f *flow) checkTakenAgain(p *program.Phase) {
 func (c *linter) foundAnew(a *program.Action) string {
 	for name := range a.Written() {
 		found := false
-		a.With[name].Each(func(e *expr.Expr) { found = found || len(c.resultsOf(e)) > 0 })
+		a.With[name].Each(func(e *expr.Expr) { found = found || len(c.outputsOf(e)) > 0 })
 		if found {
 			return name
 		}

@@ -55,12 +55,12 @@ func (c *linter) checkTimeout(p *program.Phase) {
 // checkDecisions: in a deletion phase nothing of another object may decide. It is
 // content that nobody declared, so the expression may fail for ever.
 func (c *linter) checkDecisions(p *program.Phase) {
-	objects := map[string]bool{}
+	objects := map[output]bool{}
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		c.checkDecision(s.Path+".if", s.IfExpr, objects)
 		for name, t := range s.Bound.Spec.Outputs {
-			objects[name] = t == expr.TypeObject
+			objects[output{name: name}], objects[output{s.Label, name}] = t == expr.TypeObject, t == expr.TypeObject
 		}
 		c.checkDecision(s.Path+".until", s.UntilExpr, objects)
 	}
@@ -69,10 +69,10 @@ func (c *linter) checkDecisions(p *program.Phase) {
 	}
 }
 
-func (c *linter) checkDecision(path string, e *expr.Expr, objects map[string]bool) {
-	for _, name := range c.resultsOf(e) {
-		if objects[name] {
-			c.find(path, "PG014", fmt.Sprintf("result.%s is the content of another object: while it is not what the expression expects, the deletion hangs", name),
+func (c *linter) checkDecision(path string, e *expr.Expr, objects map[output]bool) {
+	for _, o := range c.outputsOf(e) {
+		if objects[o] {
+			c.find(path, "PG014", fmt.Sprintf("%s is the content of another object: while it is not what the expression expects, the deletion hangs", o),
 				"ask an output that the action declares, or use a step that waits by itself")
 		}
 	}

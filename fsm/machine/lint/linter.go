@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/phasegate/phasegate/fsm/machine/diag"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
@@ -39,8 +40,31 @@ func (c *linter) through(e *expr.Expr, visit func(*expr.Expr)) {
 	}
 }
 
-// resultsOf are the outputs that an expression reads, be it through variables.
-func (c *linter) resultsOf(e *expr.Expr) (names []string) {
-	c.through(e, func(e *expr.Expr) { names = append(names, e.Reads(expr.VarResult)...) })
-	return names
+// output is one that an expression reads: as the last of its name in result, or by the name of its step. Without a name it is
+// all that the step has said.
+type output struct{ step, name string }
+
+func (o output) String() string {
+	if o.step == "" {
+		return expr.VarResult + "." + o.name
+	}
+	return strings.TrimSuffix(expr.VarSteps+"."+o.step+"."+o.name, ".")
+}
+
+// isOf tells whether it is an output of a step; last: no later one has replaced it in result.
+func (o output) isOf(step, name string, last bool) bool {
+	return o.step == "" && last && o.name == name || o.step == step && (o.name == "" || o.name == name)
+}
+
+// outputsOf are the outputs that an expression reads, be it through variables.
+func (c *linter) outputsOf(e *expr.Expr) (all []output) {
+	c.through(e, func(e *expr.Expr) {
+		for _, name := range e.Reads(expr.VarResult) {
+			all = append(all, output{name: name})
+		}
+		for _, path := range e.Paths(expr.VarSteps) {
+			all = append(all, output{path[0], append(path, "")[1]})
+		}
+	})
+	return all
 }

@@ -187,10 +187,13 @@ func (c *linter) matters(p *program.Phase, reader int, read touched) bool {
 	return false
 }
 
-// isUsed follows an output until another step replaces it. Whether the object that was read is
-// written does not count: it has been written then.
+// isUsed follows an output, in result until another step replaces it. Whether the object that was read is written does not
+// count: it has been written then.
 func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string) bool {
-	asks := func(e *expr.Expr) bool { return slices.Contains(c.resultsOf(e), name) }
+	isLast := true
+	asks := func(e *expr.Expr) bool {
+		return slices.ContainsFunc(c.outputsOf(e), func(o output) bool { return o.isOf(p.StepList[reader].Label, name, isLast) })
+	}
 	if asks(p.StepList[reader].UntilExpr) {
 		return true
 	}
@@ -201,12 +204,12 @@ func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string)
 			v.Each(func(e *expr.Expr) { used = used || asks(e) })
 		}
 		_, replaces := s.Bound.Spec.Outputs[name]
-		if used || !replaces && asks(s.UntilExpr) {
+		before := isLast
+		isLast = isLast && !replaces
+		if used || asks(s.UntilExpr) {
 			return true
 		}
-		if replaces && s.IfExpr == nil {
-			return false
-		}
+		isLast = before && (!replaces || s.IfExpr != nil)
 	}
 	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return asks(x.WhenExpr) })
 }

@@ -164,12 +164,12 @@ func (c *linter) checkEmptied(p *program.Phase, i int) {
 // readableFrom tells whether an expression reads, be it through variables, what came from outside and is in the status.
 // Results are those of the first n steps of a phase, or assigned to state values before.
 func (c *linter) readableFrom(p *program.Phase, n int, e *expr.Expr, state names) (from string) {
-	c.through(e, func(e *expr.Expr) {
-		for _, name := range e.Reads(expr.VarResult) {
-			if slices.ContainsFunc(p.StepList[:n], func(s program.Step) bool { return s.Bound.Spec.External && isContent(s.Bound.Spec.Outputs[name]) }) {
-				from = expr.VarResult + "." + name
-			}
+	for _, o := range c.outputsOf(e) {
+		if slices.ContainsFunc(p.StepList[:n], func(s program.Step) bool { return s.Bound.Spec.External && isContentOf(s, o) }) {
+			from = o.String()
 		}
+	}
+	c.through(e, func(e *expr.Expr) {
 		for _, name := range e.Reads(expr.VarState) {
 			if state[name] {
 				from = expr.VarState + "." + name
@@ -179,9 +179,14 @@ func (c *linter) readableFrom(p *program.Phase, n int, e *expr.Expr, state names
 	return from
 }
 
-// isContent: a number or a truth value is none.
-func isContent(t expr.Type) bool {
-	return t == expr.TypeString || t == expr.TypeObject || t == expr.TypeStrings || t == expr.TypeAny
+// isContentOf tells whether an output is one of a step, and content: a number or a truth value is none.
+func isContentOf(s program.Step, read output) bool {
+	for name, t := range s.Bound.Spec.Outputs {
+		if read.isOf(s.Label, name, true) && (t == expr.TypeString || t == expr.TypeObject || t == expr.TypeStrings || t == expr.TypeAny) {
+			return true
+		}
+	}
+	return false
 }
 
 // readableState are the state values that came from outside.

@@ -206,6 +206,9 @@ func LoadBindings(file string, data []byte) (Bindings, diag.Diagnostics) {
 			check(fmt.Sprintf("actions.%s.params.%s.type", action, name), p.Type)
 		}
 		for name, t := range spec.Outputs {
+			if name == expr.VarSteps {
+				diags = append(diags, src.Finding(fmt.Sprintf("actions.%s.outputs.%s", action, name), "PG000", "an output cannot be called "+name, "choose another name: result keeps there what each step has said"))
+			}
 			check(fmt.Sprintf("actions.%s.outputs.%s", action, name), t)
 		}
 	}

@@ -35,6 +35,11 @@ func TestBindingsFile(t *testing.T) {
 			file:    header + "actions:\n  Wait:\n    outputs: {there: list}\n",
 			finding: `b.yaml:6:22: PG000: unknown type "list"`,
 		},
+		"name of an output": {
+			why:     "result keeps there what each step has said",
+			file:    header + "actions:\n  Wait:\n    outputs: {steps: int}\n",
+			finding: `b.yaml:6:22: PG000: an output cannot be called steps`,
+		},
 		"a machine": {
 			why:     "the two files are easily mixed up on a command line",
 			file:    "apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: x}\n",

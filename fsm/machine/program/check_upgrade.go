@@ -35,7 +35,7 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 
 func (c *compiler) readsResult(variable string) bool {
 	f := c.prog.Variables[variable]
-	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarVariables), c.readsResult)
+	return len(f.Reads(expr.VarResult))+len(f.Reads(expr.VarSteps)) > 0 || slices.ContainsFunc(f.Reads(expr.VarVariables), c.readsResult)
 }
 
 func (c *compiler) recovered(path string, holds []string) {

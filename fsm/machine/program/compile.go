@@ -20,7 +20,7 @@ var defaultRetry = Backoff{Base: time.Second, Max: 5 * time.Minute, Factor: 2, J
 func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, State: map[string]StateValue{}, Requests: map[string]*Request{},
-		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, Self: c.b.Self}
+		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, StepsRead: map[string]bool{}, Self: c.b.Self}
 	c.state(spec.State)
 	c.variables(spec.Variables)
 	c.compileRequests(spec.Requests)
@@ -227,6 +227,10 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	if s.Loop != nil { // what one item has said is forgotten with the next
 		c.scope.KeepResults(before)
 		c.scope.AddResults(LoopOutputs, nil, s.If == "")
+		c.scope.AddStep(s.Label, LoopOutputs, nil)
+	}
+	if s.If != "" {
+		c.scope.MayBeSkipped(s.Label)
 	}
 	s.KeysExpr = c.list(path+".keys", src.Keys)
 	s.Text = c.template(path+".message", src.Message)
@@ -243,6 +247,9 @@ func (c *compiler) outputs(s Step, p *Phase) {
 		shapes = s.Bound.Spec.Shapes(s.Bound.Written())
 	}
 	c.scope.AddResults(s.Bound.Spec.Outputs, shapes, s.If == "")
+	if s.Loop == nil {
+		c.scope.AddStep(s.Label, s.Bound.Spec.Outputs, shapes)
+	}
 	for name, t := range s.Bound.Spec.Outputs {
 		if t == expr.TypeNumber || t == expr.TypeDuration {
 			if p.Converts == nil {

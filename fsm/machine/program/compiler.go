@@ -40,6 +40,9 @@ func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
 	if !slices.Contains(c.prog.Texts, text) {
 		c.prog.Texts = append(c.prog.Texts, text)
 	}
+	for _, name := range e.Reads(expr.VarSteps) {
+		c.prog.StepsRead[name] = true
+	}
 	for _, name := range e.Reads(expr.VarGuards) {
 		if !slices.Contains(c.prog.Guards, name) {
 			c.prog.Guards = append(c.prog.Guards, name)

@@ -30,6 +30,8 @@ type Program struct {
 	Self   *expr.Schema
 	// Guards of the program that the file asks.
 	Guards []string
+	// StepsRead are the steps whose outputs an expression reads by their name.
+	StepsRead map[string]bool
 	// Texts are those of all expressions.
 	Texts []string
 	// InText are those that stand in a text with more than them.
