@@ -1,6 +1,9 @@
 package fsm
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // What reads a value that has none stops there, so a file that could come to it is refused.
 func TestReadBeforeAssigned(t *testing.T) {
@@ -46,6 +49,30 @@ func TestOutputsOfStepsThatDidNotRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := spec("  finalizer: test.phasegate.dev/f\n  phases:\n  - name: One\n    poll: 5s\n    steps: [" + c.steps + "]\n    next: [{to: Done, when: \"" + c.when + "\"}]\n    onDelete: {to: Out}\n" + rest)
 			findingOf(t, c.why, "PG006", file, c.want)
+		})
+	}
+}
+
+// A value that nothing reads decides nothing: either it is left over, or what should read it is missing.
+func TestStateThatNothingReads(t *testing.T) {
+	const counts = "next: [{to: Two, set: {n: 'state.n + 1'}}]"
+	for name, c := range map[string]struct{ why, spec, one, want string }{
+		"only counts":      {"its own assignment is not reading", "", counts, "nothing reads state.n"},
+		"never named":      {"not even assigned", "", "next: [{to: Two}]", "nothing reads state.n"},
+		"by a guard":       {"it decides", "", "next: [{to: Two, when: 'state.n < 3', set: {n: 'state.n + 1'}}]", ""},
+		"by a message":     {"a person sees it", "", "message: 'n is ${state.n}', " + counts, ""},
+		"by a variable":    {"which may be read", "  variables: [{name: more, expr: 'state.n > 1'}]\n", counts, ""},
+		"by another value": {"which is read", "", "next: [{to: Two, when: 'state.m == 0', set: {m: 'state.n', n: 'state.m'}}]", ""},
+		"by the status":    {"a person sees it", "  status: {n: 'state.n'}\n", counts, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := ""
+			if strings.Contains(c.one, "state.m") {
+				m = ", m: {type: int, initial: 0}"
+			}
+			file := spec("  finalizer: test.phasegate.dev/f\n  state: {n: {type: int, initial: 0}" + m + "}\n" + c.spec + "  phases:\n" +
+				"  - {name: One, kind: waiting, poll: 5s, " + c.one + ", onDelete: {to: Out}}\n  - {name: Two, kind: waiting, poll: 5s, next: [{to: Done}], onDelete: {to: Out}}\n" + rest)
+			findingOf(t, c.why, "PG108", file, c.want)
 		})
 	}
 }

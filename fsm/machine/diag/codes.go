@@ -43,5 +43,6 @@ var Codes = map[string]Code{
 	"PG105": {"the objects cannot show where they stand", SeverityWarning},
 	"PG106": {"a step reads what it changes itself, or a later step of its phase", SeverityWarning},
 	"PG107": {"a phase leads to itself", SeverityError},
+	"PG108": {"nothing reads a state value", SeverityWarning},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

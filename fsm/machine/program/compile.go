@@ -21,6 +21,7 @@ func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, State: map[string]StateValue{}, Requests: map[string]*Request{},
 		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, StepsRead: map[string]bool{}, Self: c.b.Self}
+	c.stateRead = map[string]bool{}
 	c.state(spec.State)
 	c.variables(spec.Variables)
 	c.compileRequests(spec.Requests)
@@ -42,6 +43,7 @@ func (c *compiler) run() {
 	c.keyed()
 	c.recovery(spec.Recover)
 	c.invariants(spec.Invariants)
+	c.unread()
 }
 
 // variables are read in phases and elsewhere; which results there are depends on where.

@@ -22,6 +22,8 @@ type compiler struct {
 	b     Bindings
 	scope *expr.Scope
 	prog  *Program
+	// stateRead are the state values that something reads besides their own assignments.
+	stateRead map[string]bool
 }
 
 func (f *findings) find(path, code, message, fix string) {
@@ -39,6 +41,9 @@ func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
 	e, errs := c.scope.Compile(text)
 	if !slices.Contains(c.prog.Texts, text) {
 		c.prog.Texts = append(c.prog.Texts, text)
+	}
+	for _, name := range e.Reads(expr.VarState) {
+		c.stateRead[name] = true
 	}
 	for _, name := range e.Reads(expr.VarSteps) {
 		c.prog.StepsRead[name] = true

@@ -36,8 +36,9 @@ func (c *compiler) state(values map[string]v1alpha1.StateValue) {
 // assignments are compiled in the order of their names: each sees the values of before.
 func (c *compiler) assignments(path string, set map[string]string) (all []Assignment) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		at := path + "." + name
+		at, read := path+"."+name, c.stateRead[name]
 		e := c.expr(at, set[name], false)
+		c.stateRead[name] = read
 		v, known := c.prog.State[name]
 		switch {
 		case !known:
@@ -50,4 +51,16 @@ func (c *compiler) assignments(path string, set map[string]string) (all []Assign
 		all = append(all, Assignment{name, e})
 	}
 	return all
+}
+
+// unread finds state values that decide nothing, and that nobody sees. Of a file with errors, some expressions are not known.
+func (c *compiler) unread() {
+	if c.diags.Err() != nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.prog.State)) {
+		if !c.stateRead[name] {
+			c.warn("spec.state."+name, "PG108", fmt.Sprintf("nothing reads state.%s", name), "remove it, read it, or show it in spec.status")
+		}
+	}
 }
