@@ -149,7 +149,7 @@ func (c *checker) expect(path string, e *Expect) {
 		}
 	}
 	if n := program.Count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
-		e.Held != nil, e.InPlace != nil, len(e.State) > 0, e.Path != nil, e.Gone != nil); n == 0 {
+		e.Held != nil, e.InPlace != nil, len(e.State) > 0, len(e.Status) > 0, e.Path != nil, e.Gone != nil); n == 0 {
 		c.find(path, "PG000", "write phase: NAME, held: [], gone: true, …", "nothing is expected")
 	}
 	if c.m != nil {
@@ -185,6 +185,11 @@ func (c *checker) names(path string, e *Expect) {
 	for _, name := range slices.Sorted(maps.Keys(e.State)) {
 		if known := c.m.Program().State; known[name].Type == "" {
 			c.find(path+".state."+name, "PG005", "state values: "+names(known), "state value %q is not declared", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Status)) {
+		if !c.m.Shows(name) {
+			c.find(path+".status."+name, "PG005", "fields: "+names(c.m.Definition().Spec.Status), "spec.status has no field %q", name)
 		}
 	}
 	for field, effects := range map[string][]string{"held": e.Held, "inPlace": e.InPlace} {

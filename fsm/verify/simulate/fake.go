@@ -71,6 +71,8 @@ type world struct {
 	// Own are fields of the status that the machine does not write: those of the kind,
 	// as its actions report them.
 	Own map[string]any
+	// Fields are those of spec.status that are shown.
+	Fields map[string]any
 	// Finalizers of the object, those of others included.
 	Finalizers []string
 	// ConflictNext makes another process write the state right before the next write of it.

@@ -141,6 +141,7 @@ func (w *world) status() map[string]any {
 		"observedGeneration": w.observed, "conditions": shown}
 	maps.Copy(all, w.Own)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() }) // as a manager's type leaves it out
+	maps.Copy(all, w.Fields)
 	all["machine"] = w.ShownMachine
 	status, err := plain(all)
 	if err != nil {

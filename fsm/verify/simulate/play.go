@@ -267,6 +267,9 @@ func (e *Expect) missing(w *Fake) []string {
 		got := valueOf(st.State, name)
 		want(got == flow(e.State[name]), "state."+name, flow(e.State[name]), got)
 	}
+	for _, name := range slices.Sorted(maps.Keys(e.Status)) {
+		want(flow(e.Status[name]) == flow(w.Fields[name]), "status."+name, flow(e.Status[name]), flow(w.Fields[name]))
+	}
 	path := w.Ending().Path
 	want(e.Path == nil || slices.Equal(e.Path, path), "path", list(e.Path), list(path))
 	want(e.Gone == nil || *e.Gone == w.Gone(), "gone", fmt.Sprint(e.Gone != nil && *e.Gone), fmt.Sprint(w.Gone()))

@@ -119,7 +119,7 @@ func (w *Fake) show(run *fsm.Run, cmd fsm.Decision) error {
 	if !reflect.DeepEqual(st, w.ShownMachine) || w.observed != w.generation {
 		w.version++
 	}
-	w.Shown, w.ShownMachine, w.observed = run.Summary(), st, w.generation
+	w.Shown, w.ShownMachine, w.Fields, w.observed = run.Summary(), st, run.Shown(context.Background()), w.generation
 	for _, found := range viewDefects(w.Shown, w.ShownMachine) {
 		w.defect("%s", found)
 	}

@@ -107,6 +107,8 @@ type Expect struct {
 	InPlace []string `json:"inPlace,omitzero"`
 	// State are state values that were assigned; others may have been.
 	State map[string]any `json:"state,omitempty"`
+	// Status are fields of spec.status that the object shows; it may show others. null: it is not shown.
+	Status map[string]any `json:"status,omitempty"`
 	// Path lists the phases that were entered, the last 20.
 	Path []string `json:"path,omitzero"`
 	Gone *bool    `json:"gone,omitempty"`

@@ -18,7 +18,8 @@ import (
 
 // bindings are those of the machines of these tests.
 var bindings = program.Bindings{
-	Guards: map[string]string{"dry": ""},
+	Guards:   map[string]string{"dry": ""},
+	Reserved: []string{"phase"},
 	Actions: map[string]program.ActionSpec{
 		"Apply":  {Params: map[string]program.Param{"manifest": {Type: expr.TypeObject, Required: true}}},
 		"Remove": {Params: map[string]program.Param{"kind": {Type: expr.TypeString, Required: true}}},

@@ -68,6 +68,9 @@ func (w *world) Describe() string {
 	for _, c := range w.Shown.Conditions {
 		fmt.Fprintf(b, "  %s=%s %s\n", c.Type, c.Status, c.Reason)
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.Fields)) {
+		fmt.Fprintf(b, "  status.%s: %s\n", name, flow(w.Fields[name]))
+	}
 	if st.Step != "" {
 		fmt.Fprintf(b, "  step %s, stepIndex %d, attempts %d\n", st.Step, st.StepIndex, st.Attempts)
 	}
