@@ -179,10 +179,15 @@ func shapeOfRead(with fsm.Params) map[string]fsm.Shape {
 	}}
 }
 
-// reads tells whether a field that is read has a path in it, or is in what the path leads to.
+// reads tells whether a field that is read has a path in it, or is in what the path leads to. No path goes into a list.
 func reads(field, path []string) bool {
-	n := min(len(field), len(path))
-	return slices.Equal(field[:n], path[:n])
+	for i := range min(len(field), len(path)) {
+		name, isList := strings.CutSuffix(field[i], eachOf)
+		if name != path[i] || isList {
+			return name == path[i]
+		}
+	}
+	return true
 }
 
 // secret tells whether a field may hold what a Secret keeps. Annotations may:
