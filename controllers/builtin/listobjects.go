@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ import (
 var listObjectsSpec = fsm.ActionSpec{
 	Doc: "Lists objects of a kind into result.items, in the order of the API server: of each its name, its namespace, and the fields that are named. Changes nothing. " +
 		"One call answers one page: where result.continue is not empty there are more, for a call with continue: that text. Keep it in a state value, and lead back to the phase. " +
-		"After a crash the page is read again. Where the API server has forgotten the place (410), the first page is read, and result.restarted says so. " +
+		"After a crash the page is read again. " +
 		"A page has at most 96 KiB, else the step fails (TooLarge).",
 	Check: fieldsToList,
 	Params: map[string]fsm.Param{
@@ -34,6 +35,8 @@ var listObjectsSpec = fsm.ActionSpec{
 		"fields":        {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas, or spec.containers[*].image; default: none"},
 		"limit":         {Type: fsm.TypeInt, Check: isPage, Doc: "of a page, 1 to 500; default 100"},
 		"continue":      {Type: fsm.TypeString, Doc: "result.continue of the page before"},
+		"expired": {Type: fsm.TypeString, Check: oneOf(fromFirstPage, fromSamePlace), Doc: "what to do where the API server has forgotten the place (410), after some five to ten minutes: restart (the default) with the first page, as result.restarted says, or " +
+			"continue at the place, among the objects as they are by now: what was created before it meanwhile is not listed"},
 	},
 	Outputs: map[string]fsm.Type{"items": fsm.TypeAny, "count": fsm.TypeInt, "continue": fsm.TypeString, "remaining": fsm.TypeInt, "restarted": fsm.TypeBool},
 }
@@ -44,6 +47,9 @@ const (
 	// maxPageBytes leaves room in a result of 128 KiB.
 	maxPageBytes = 96 << 10
 	everywhere   = "*"
+
+	fromFirstPage = "restart"
+	fromSamePlace = "continue"
 )
 
 func listObjects(ctx context.Context, c *call) (outputs, error) {
@@ -56,7 +62,8 @@ func listObjects(ctx context.Context, c *call) (outputs, error) {
 	restarted := false
 	err = c.Client.List(ctx, list, options)
 	if options.Continue != "" && (apierrs.IsResourceExpired(err) || apierrs.IsGone(err)) {
-		options.Continue, restarted = "", true
+		options.Continue = c.placeAfter(err)
+		restarted = options.Continue == ""
 		err = c.Client.List(ctx, list, options)
 	}
 	if err != nil {
@@ -76,6 +83,15 @@ func listObjects(ctx context.Context, c *call) (outputs, error) {
 		remaining = *n
 	}
 	return outputs{"items": items, "count": int64(len(items)), "continue": list.GetContinue(), "remaining": remaining, "restarted": restarted}, nil
+}
+
+// placeAfter is where a list goes on whose place was forgotten; empty: at its beginning. The answer has a token for the same
+// place in the present.
+func (c *call) placeAfter(expired error) string {
+	if status, has := errors.AsType[*apierrs.StatusError](expired); has && c.with.String("expired", fromFirstPage) == fromSamePlace {
+		return status.ErrStatus.Continue
+	}
+	return ""
 }
 
 // itemOf is what is kept of an object.

@@ -60,6 +60,18 @@ func TestWhatListObjectsMeets(t *testing.T) {
 		}
 		return c.List(ctx, list, options...)
 	}})
+	// As the API server does: the answer has a token for the same place, which is not one of a revision.
+	resumed := interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		switch all := (&client.ListOptions{}).ApplyOptions(options); all.Continue {
+		case "old":
+			err := apierrs.NewResourceExpired("The provided continue parameter is too old")
+			err.ErrStatus.Continue = "same place"
+			return err
+		case "same place": // nothing is behind it
+			return nil
+		}
+		return c.List(ctx, list, options...)
+	}})
 	of := func(kind string, more fsm.Params) fsm.Params {
 		with := fsm.Params{"apiVersion": "v1", "kind": kind}
 		for name, value := range more {
@@ -76,6 +88,9 @@ func TestWhatListObjectsMeets(t *testing.T) {
 		restarted bool
 	}{
 		"begun anew":          {why: "the API server has compacted the place", client: expired, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
+		"gone on with":        {why: "a list of many must not begin anew for ever", client: resumed, with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 0},
+		"not gone on with":    {why: "what was created before the place would not be listed", client: resumed, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
+		"no token":            {why: "an older API server", client: expired, with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 1, restarted: true},
 		"by field":            {why: "the API server filters", client: c, with: of("ConfigMap", fsm.Params{"fieldSelector": "metadata.name=large"}), count: 1},
 		"by expression":       {why: "as a Deployment selects its Pods", client: c, with: of("ConfigMap", fsm.Params{"labelSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}}}}), count: 0},
 		"all namespaces":      {why: "kube-system has one", client: c, with: of("Namespace", fsm.Params{"namespace": "*", "fieldSelector": "metadata.name=kube-system"}), count: 1},
@@ -91,6 +106,36 @@ func TestWhatListObjectsMeets(t *testing.T) {
 			}
 			if reason != tc.reason || reason == "" && (got["count"] != tc.count || got["restarted"] != tc.restarted) {
 				t.Errorf("%s: %v, %v; want %q, %d, restarted %t", tc.why, got, err, tc.reason, tc.count, tc.restarted)
+			}
+		})
+	}
+}
+
+// A patch of nothing is sent: only the server knows in which version an object is stored. Another one is sent once.
+func TestPatchOfNothing(t *testing.T) {
+	c, p := plansFor(t)
+	d := newDeployment(t, c, p.Namespace, 1)
+	for name, tc := range map[string]struct {
+		why   string
+		patch map[string]any
+		sent  int
+	}{
+		"nothing":        {why: "each call asks the server", patch: map[string]any{}, sent: 2},
+		"what is so now": {why: "nothing would change", patch: map[string]any{"spec": map[string]any{"replicas": int64(1)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			counted := interceptor.NewClient(c, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+				sent++
+				return c.Patch(ctx, obj, patch, options...)
+			}})
+			for range 2 {
+				if _, err := act(t, counted, "Patch", p, fsm.Params{"apiVersion": "apps/v1", "kind": "Deployment", "name": d.Name, "patch": tc.patch}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if sent != tc.sent {
+				t.Errorf("%s: %d patches were sent, want %d", tc.why, sent, tc.sent)
 			}
 		})
 	}

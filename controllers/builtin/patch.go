@@ -21,7 +21,7 @@ var patchSpec = fsm.ActionSpec{
 	Doc:   "Sets fields of an object that is there. As a merge patch, null removes a field, and a list is replaced whole; type: strategic merges lists of Kubernetes' own kinds by their keys, so that patch says one container by its name. To undo it in an effect, release with a second Patch.",
 	Check: fieldsOfPatch,
 	Params: withTarget(map[string]fsm.Param{
-		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status, unless that is the subresource"},
+		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status, unless that is the subresource. {} sets none and is sent: the API server writes the object anew where it is stored in another version than it would be now"},
 		"only": {Type: fsm.TypeObject, Doc: "fields of the object that must be like this already, or nothing is done: an undo names here what its " +
 			"counterpart set, for example an annotation with the UID"},
 		"type":    {Type: fsm.TypeString, Check: oneOf(mergePatch, strategicPatch), Doc: "merge (the default) or strategic, as of kubectl patch"},
@@ -70,8 +70,8 @@ func (c *call) maySetStatus(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// patch sends nothing when the object says so already. It carries the object's
-// resourceVersion: what was compared is what is changed.
+// patch sends nothing when the object says so already, unless there is nothing to say: only the server knows in which
+// version an object is stored. It carries the object's resourceVersion: what was compared is what is changed.
 func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) error {
 	if only := c.with.Object("only"); only != nil {
 		if holds, err := says(obj, only); err != nil || !holds {
@@ -90,7 +90,7 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	if c.with.String("type", mergePatch) == strategicPatch {
 		form, said = types.StrategicMergePatchType, saysStrategically
 	}
-	if done, err := said(part, body.Object); err != nil || done {
+	if done, err := said(part, body.Object); err != nil || done && len(body.Object) > 0 {
 		return err
 	}
 	body.SetResourceVersion(obj.GetResourceVersion())
