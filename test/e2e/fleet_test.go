@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -22,24 +19,8 @@ import (
 
 const boutique = "boutique"
 
-// fleetRounds are how often a manager is killed at random, and an object deleted: FLEET_ROUNDS=20 is the long form.
-func fleetRounds() int {
-	if n, err := strconv.Atoi(os.Getenv("FLEET_ROUNDS")); err == nil {
-		return n
-	}
-	return 1
-}
-
-// fleetSize is how many Deployments a large fleet has: FLEET_SIZE=500 is the long form.
-func fleetSize() int {
-	if n, err := strconv.Atoi(os.Getenv("FLEET_SIZE")); err == nil {
-		return n
-	}
-	return 20
-}
-
 // docs/extend/loop-over-a-list.md: whenever the manager dies, all Deployments get the image; whenever the object is
-// deleted, all have what they had.
+// deleted, all have what they had. FLEET_ROUNDS=20 and FLEET_SIZE=500 are the long form.
 func TestFleetUpgrade(t *testing.T) {
 	w := pristine(t)
 	w.apply(t, "fleet-upgrade/crd.yaml")
@@ -70,33 +51,26 @@ func TestFleetUpgrade(t *testing.T) {
 		w.kubectl(t, "delete", "--timeout=40s", "-n", boutique, "fleetupgrade/shop-2")
 	})
 	has := "registry.example.com/shop:2"
-	for round := range fleetRounds() {
-		image := fmt.Sprintf("shop:killed-%d", round)
-		inTurn(t, "killed", func(t *testing.T) {
-			w.upgrade(t, image)
-			time.Sleep(rand.N(4 * time.Second))
-			manager.Kill()
-			manager = w.manager(t, args...)
+	manager = w.disturb(t, fromEnv("FLEET_ROUNDS", 1), manager, disturbed{
+		object: []string{"-n", boutique, "fleetupgrade/up"},
+		within: 4 * time.Second,
+		begin:  func(label string) { w.upgrade(t, "shop:"+label) },
+		killed: func(label string) {
 			w.awaitFleet(t, "up", "Upgraded")
-			if got := w.withImage(t, image); got != len(names) {
-				t.Errorf("%d Deployments have the image after a crash, want %d", got, len(names))
+			if got := w.withImage(t, "shop:"+label); got != len(names) {
+				t.Errorf("%s: %d Deployments have the image after a crash, want %d", label, got, len(names))
 			}
-			w.kubectl(t, "delete", "--timeout=40s", "-n", boutique, "fleetupgrade/up")
-			has = image
-		})
-		inTurn(t, "deleted", func(t *testing.T) {
-			image := fmt.Sprintf("shop:deleted-%d", round)
-			w.upgrade(t, image)
-			time.Sleep(rand.N(4 * time.Second))
-			w.kubectl(t, "delete", "--timeout=60s", "-n", boutique, "fleetupgrade/up")
-			switch before, after := w.withImage(t, has), w.withImage(t, image); {
+			has = "shop:" + label
+		},
+		deleted: func(label string) {
+			switch before, after := w.withImage(t, has), w.withImage(t, "shop:"+label); {
 			case after == len(names): // it was over before
-				has = image
+				has = "shop:" + label
 			case before != len(names):
-				t.Errorf("%d Deployments have what they had, and %d the image of an upgrade that was deleted", before, after)
+				t.Errorf("%s: %d Deployments have what they had, and %d the image of an upgrade that was deleted", label, before, after)
 			}
-		})
-	}
+		},
+	}, args...)
 	manager.Kill()
 	inTurn(t, "many", func(t *testing.T) { w.upgradeMany(t, args) })
 	w.assertNoStates(t, "FleetUpgrade")
@@ -105,7 +79,7 @@ func TestFleetUpgrade(t *testing.T) {
 // upgradeMany tells what a large fleet costs.
 func (w *world) upgradeMany(t *testing.T, args []string) {
 	t.Helper()
-	size, none := fleetSize(), int32(0)
+	size, none := fromEnv("FLEET_SIZE", 20), int32(0)
 	for i := range size {
 		labels := map[string]string{"app.kubernetes.io/part-of": "many"}
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: boutique, Name: fmt.Sprintf("many-%04d", i), Labels: labels}}
