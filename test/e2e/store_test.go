@@ -161,6 +161,8 @@ func (w *world) etcdOf(t *testing.T) (apiServer *harness.Server, url string) {
 type etcdAnswer struct {
 	Header struct{ Revision string }
 	Alarms []struct{ MemberID, Alarm string }
+	KVs    []struct{ Key, Value []byte }
+	More   bool
 }
 
 func askEtcd(url string, question map[string]any) (answer etcdAnswer, err error) {
