@@ -16,6 +16,7 @@ import (
 
 // fail decides between retry and catch.
 func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) *Decision {
+	r.st.Streak = nil
 	extra := r.bypassing()
 	if !extra {
 		r.st.Attempts++

@@ -97,7 +97,7 @@ func (r *Run) decided(d *Decision) Decision {
 // advance goes on to the next step.
 func (r *Run) advance() {
 	r.st.StepIndex++
-	r.st.Step, r.st.StepEnteredAt, r.st.Loop = "", nil, nil
+	r.st.Step, r.st.StepEnteredAt, r.st.Loop, r.st.Streak = "", nil, nil, nil
 	r.round, r.item = nil, nil
 	r.resetBackoff()
 	if r.called { // the next step was not

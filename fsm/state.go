@@ -36,7 +36,7 @@ func (s *state) begun() bool { return s.st.StepIndex > 0 || s.st.Step != "" || l
 
 // restart makes the next look begin with the first step.
 func (s *state) restart() {
-	s.st.StepIndex, s.st.Step, s.st.StepEnteredAt, s.st.Loop = 0, "", nil, nil
+	s.st.StepIndex, s.st.Step, s.st.StepEnteredAt, s.st.Loop, s.st.Streak = 0, "", nil, nil, nil
 }
 
 // enter begins a visit.

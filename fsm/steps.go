@@ -72,6 +72,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 		return
 	}
 	if w, is := errors.AsType[*WaitError](o.Err); is {
+		r.st.Streak = nil
 		r.waits(ctx, s, w.Message, "the step is not done", expr.Clip(w.Message, v1alpha1.TextLimit), w.After)
 		return
 	}
@@ -97,7 +98,13 @@ func (r *Run) done(ctx context.Context, o Result) {
 	r.removeHeld(s.Releases)
 	asked := r.truth(ctx, s.UntilExpr)
 	if !asked.open {
-		r.waits(ctx, s, fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until), asked.because, asked.got, 0)
+		r.st.Streak = nil
+		r.waits(ctx, s, untilMessage(s), asked.because, asked.got, 0)
+		return
+	}
+	if left := r.counts(s); left > 0 {
+		seen := fmt.Sprintf("%d of %d in a row", r.st.Streak.Count, s.Consecutive)
+		r.waits(ctx, s, untilMessage(s)+": "+seen, expr.Clip(s.Until, v1alpha1.TextLimit), seen, left)
 		return
 	}
 	r.recordRequests(ctx, s.UntilExpr)
@@ -106,6 +113,10 @@ func (r *Run) done(ctx context.Context, o Result) {
 	if p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
+}
+
+func untilMessage(s *program.Step) string {
+	return fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until)
 }
 
 // waits ends the run at a step that is not done: by its own words, or by until.

@@ -10,7 +10,7 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
-// All times of a run. Stored are when the phase and the step were entered, and the end of a backoff (NotBefore), which is
+// All times of a run. Stored are when the phase and the step were entered, when until was counted last, and the end of a backoff (NotBefore), which is
 // the first poll of a step that calls something outside the cluster, too; the deadline follows from the entry, and the end
 // of a wait from that of the step. A driver remembers one more, Decision.Due: when something outside may be called again.
 //
@@ -73,7 +73,7 @@ func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
 
 // believeTimes brings each stored time of a run that begins to what it can be.
 func (s *state) believeTimes() {
-	if p := s.phase(); p != nil && (s.st.EnteredAt != nil || s.st.StepEnteredAt != nil || s.st.NotBefore != nil) {
+	if p := s.phase(); p != nil && (s.st.EnteredAt != nil || s.st.StepEnteredAt != nil || s.st.NotBefore != nil || s.st.Streak != nil) {
 		believe(&s.st, s.input.Now(), s.longestWait(p))
 	}
 }
@@ -83,6 +83,9 @@ func believe(st *v1alpha1.MachineStatus, now time.Time, wait time.Duration) {
 	st.EnteredAt = atMost(st.EnteredAt, now)
 	st.StepEnteredAt = atMost(st.StepEnteredAt, now)
 	st.NotBefore = atMost(st.NotBefore, now.Add(wait))
+	if st.Streak != nil {
+		st.Streak.CountedAt = atMost(st.Streak.CountedAt, now)
+	}
 }
 
 // atMost is the earlier of the two; nil stays nil.
@@ -135,6 +138,25 @@ func (s *state) holdBack(d time.Duration) {
 	d = min(d, s.longestWait(s.phase())) // as it is read
 	s.st.NotBefore = new(metav1.NewMicroTime(s.input.Now().Add(d).Truncate(time.Microsecond)))
 	s.st.TriedGeneration = s.input.Generation
+}
+
+// counts is for an answer by which a step is done: it counts, and 0 says that it was the last of those that there must be in
+// a row. Else the next one counts after that time, and one that comes before does not, whatever has woken the object.
+func (s *state) counts(step *program.Step) (left time.Duration) {
+	if step.Consecutive <= 1 {
+		return 0
+	}
+	poll, k := cmp.Or(step.PollEvery, defaultPoll), s.st.Streak
+	if k != nil && k.CountedAt != nil {
+		if left := poll - s.input.Now().Sub(k.CountedAt.Time); left > 0 {
+			return left
+		}
+	}
+	if s.st.InARow()+1 >= step.Consecutive {
+		return 0
+	}
+	s.st.Streak = &v1alpha1.Streak{Count: s.st.InARow() + 1, CountedAt: new(s.now())}
+	return poll
 }
 
 // resetBackoff is for what is no error.

@@ -39,6 +39,9 @@ func trimMachine(st *v1alpha1.MachineStatus) {
 	if st.Loop != nil {
 		st.Loop.Items = ""
 	}
+	if st.Streak != nil {
+		st.Streak.CountedAt = nil
+	}
 	if len(st.Result) > maxShownResult {
 		st.Result = ""
 	}

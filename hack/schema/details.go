@@ -44,6 +44,7 @@ var details = map[string]detail{
 	"Phase.poll":     pattern(duration),
 
 	"ForEach.toleratedFailures": between("0", "100"),
+	"Step.consecutive":          between("2", "100"),
 
 	"Require.else":    pattern(phaseName),
 	"Require.reason":  pattern(reason),

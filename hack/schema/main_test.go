@@ -190,6 +190,7 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"undo":                 {"held, or the name of an effect", edited("poll: 5s", "steps: [{undo: all of it}], poll: 5s")},
 		"forEach without in":   {"over what?", edited("poll: 5s", "steps: [{action: Work, forEach: {key: item}}], poll: 5s")},
 		"too many failures":    {"the state lists them", edited("poll: 5s", "steps: [{action: Work, forEach: {in: '[1]', toleratedFailures: 101}}], poll: 5s")},
+		"once in a row":        {"that is no row", edited("poll: 5s", "steps: [{action: Work, until: 'true', consecutive: 1}], poll: 5s")},
 		"timeout to nowhere":   {"neither to nor stalled", edited("poll: 5s", "timeout: {after: 5s}, poll: 5s")},
 		"timeout of two kinds": {"both to and stalled", edited("poll: 5s", "timeout: {after: 5s, to: Done, stalled: Late}, poll: 5s")},
 		"no onDelete":          {"each phase must say it", edited(", onDelete: {none: true}", "")},

@@ -259,6 +259,8 @@ type Step struct {
 	If string `json:"if,omitempty"`
 	// Until must become true before the next step; checked every Poll.
 	Until string `json:"until,omitempty"`
+	// Consecutive is how often in a row Until must be true, a Poll apart: 2 to 100; else once.
+	Consecutive int32 `json:"consecutive,omitempty"`
 	// Poll is how soon the step is repeated while it waits: a Go duration.
 	Poll string `json:"poll,omitempty"`
 	// Retry is the backoff after an error, instead of the phase's.

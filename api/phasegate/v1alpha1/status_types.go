@@ -82,6 +82,10 @@ type MachineStatus struct {
 	// Loop is how far the current step has come with the items of its forEach; unset before it begins and after it.
 	// +optional
 	Loop *Loop `json:"loop,omitempty"`
+	// Streak counts how often in a row `until` of the current step was true, where it must be so several times; unset where it
+	// was not.
+	// +optional
+	Streak *Streak `json:"streak,omitempty"`
 	// Acquiring is the effect in held whose acquire has not ended yet in this visit. Until it has, it is called
 	// with the parameters on record.
 	// +kubebuilder:validation:MaxLength=63
@@ -142,6 +146,18 @@ type Loop struct {
 	Items string `json:"items,omitempty"`
 }
 
+// Streak is how often in a row `until` of a step was true.
+//
+// +kubebuilder:object:generate=true
+type Streak struct {
+	// Count is how often.
+	// +kubebuilder:validation:Minimum=0
+	Count int32 `json:"count"`
+	// CountedAt is when it was counted last: the next answer counts a poll later. Only a MachineState has it.
+	// +optional
+	CountedAt *metav1.MicroTime `json:"countedAt,omitempty"`
+}
+
 // HistoryLimit is how many transitions the History of a MachineState keeps: as many as leave
 // room for the rest in 60 lines of describe.
 const HistoryLimit = 16
@@ -165,10 +181,18 @@ const (
 // more to show leaves less room for them.
 const HistoryShown = 8
 
-// SamePosition tells whether two statuses are about one visit to a step, after as many errors: what
+// SamePosition tells whether two statuses are about one visit to a step, after as many errors and as many good answers: what
 // one of them shows is true of the other.
 func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
-	return s.Phase == other.Phase && s.Step == other.Step && s.StepIndex == other.StepIndex && s.Attempts == other.Attempts
+	return s.Phase == other.Phase && s.Step == other.Step && s.StepIndex == other.StepIndex && s.Attempts == other.Attempts && s.InARow() == other.InARow()
+}
+
+// InARow is how often in a row `until` of the current step was true; 0 where that is not counted.
+func (s *MachineStatus) InARow() int32 {
+	if s.Streak == nil {
+		return 0
+	}
+	return s.Streak.Count
 }
 
 // KeepShown takes over what only a view of the same position has, since it is not worth a write of the state: blocked,

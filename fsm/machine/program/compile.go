@@ -225,6 +225,7 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	s.Bound = &Action{Use: found.Use, Spec: found.Spec, With: c.with(path, src.With, found.With)}
 	c.outputs(s, p)
 	s.UntilExpr = c.expr(path+".until", src.Until, true)
+	c.checkInARow(&s, p)
 	c.scope.Item = false
 	if s.Loop != nil { // what one item has said is forgotten with the next
 		c.scope.KeepResults(before)

@@ -50,6 +50,7 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	}
 	note(s.Until != "" && pace.Poll > 0, "repeated every %s until %s", short(pace.Poll), s.Until)
 	note(s.Until != "" && pace.Poll == 0, "repeated at each change until %s", s.Until)
+	note(s.Consecutive > 0, "that must be true %d times in a row", s.Consecutive)
 	note(s.Action != "" && s.Until == "" && s.Poll != "", "looked at again every %s while it is not done", short(pace.Poll))
 	note(s.Message != "", "the message meanwhile is: %s", s.Message)
 	own, others := afterError(p, usual.Poll, pace), afterError(p, usual.Poll, usual)
