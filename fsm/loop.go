@@ -122,6 +122,9 @@ func (r *Run) itemDone(ctx context.Context, s *program.Step, o Result) {
 		}
 	}
 	if o.Err == nil {
+		o = r.checked(ctx, s)
+	}
+	if o.Err == nil {
 		if asked := r.truth(ctx, s.UntilExpr); !asked.open {
 			r.itemWaits(fmt.Sprintf("until %s; seen: %s", s.Until, asked.got), 0)
 			return

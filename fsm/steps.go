@@ -81,6 +81,9 @@ func (r *Run) done(ctx context.Context, o Result) {
 			o.Err = Terminal("BadOutputs", "%s: %w", d.Action, err)
 		}
 	}
+	if o.Err == nil {
+		o = r.checked(ctx, s)
+	}
 	if o.Err != nil {
 		r.fail(ctx, o, s.Backoff, p)
 		return
@@ -113,6 +116,22 @@ func (r *Run) done(ctx context.Context, o Result) {
 	if p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
+}
+
+// checked is what a step comes to by its failWhen, once its action has succeeded. One that cannot be evaluated is an error that is
+// retried: nobody knows then whether the step is done.
+func (r *Run) checked(ctx context.Context, s *program.Step) (o Result) {
+	if s.FailWhenExpr == nil {
+		return o
+	}
+	switch asked := r.truth(ctx, s.FailWhenExpr); {
+	case asked.err != nil:
+		o.Err, o.Class = fmt.Errorf("failWhen %s: %w", s.FailWhen, asked.err), program.ClassUnavailable
+	case asked.open:
+		r.explain(s.FailWhenExpr, r.activation(ctx), &asked)
+		o.Err = Terminal("CheckFailed", "%s: failWhen %s; seen: %s", s.Label, asked.because, asked.got)
+	}
+	return o
 }
 
 func untilMessage(s *program.Step) string {

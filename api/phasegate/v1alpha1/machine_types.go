@@ -257,6 +257,8 @@ type Step struct {
 	ForEach *ForEach `json:"forEach,omitempty"`
 	// If is a CEL condition; the step is left out when it is false.
 	If string `json:"if,omitempty"`
+	// FailWhen is a CEL condition on what the action has answered: true is a terminal error. It is asked before Until.
+	FailWhen string `json:"failWhen,omitempty"`
 	// Until must become true before the next step; checked every Poll.
 	Until string `json:"until,omitempty"`
 	// Consecutive is how often in a row Until must be true, a Poll apart: 2 to 100; else once.

@@ -62,6 +62,7 @@ func (c *linter) checkDecisions(p *program.Phase) {
 		for name, t := range s.Bound.Spec.Outputs {
 			objects[output{name: name}], objects[output{s.Label, name}] = t == expr.TypeObject, t == expr.TypeObject
 		}
+		c.checkDecision(s.Path+".failWhen", s.FailWhenExpr, objects)
 		c.checkDecision(s.Path+".until", s.UntilExpr, objects)
 	}
 	for i, x := range p.Exits {

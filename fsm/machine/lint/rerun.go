@@ -194,7 +194,7 @@ func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string)
 	asks := func(e *expr.Expr) bool {
 		return slices.ContainsFunc(c.outputsOf(e), func(o output) bool { return o.isOf(p.StepList[reader].Label, name, isLast) })
 	}
-	if asks(p.StepList[reader].UntilExpr) {
+	if asks(p.StepList[reader].UntilExpr) || asks(p.StepList[reader].FailWhenExpr) {
 		return true
 	}
 	for i := reader + 1; i < len(p.StepList); i++ {
@@ -206,7 +206,7 @@ func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string)
 		_, replaces := s.Bound.Spec.Outputs[name]
 		before := isLast
 		isLast = isLast && !replaces
-		if used || asks(s.UntilExpr) {
+		if used || asks(s.UntilExpr) || asks(s.FailWhenExpr) {
 			return true
 		}
 		isLast = before && (!replaces || s.IfExpr != nil)

@@ -122,6 +122,7 @@ func (f *assigned) checkStep(s *program.Step, look func(path string, e *expr.Exp
 		look(s.Path+".forEach.key", l.Key)
 		look(s.Path+".forEach.parallel", l.ParallelExpr)
 	}
+	look(s.Path+".failWhen", s.FailWhenExpr)
 	look(s.Path+".until", s.UntilExpr)
 	actions := []*program.Action{s.Bound}
 	if s.Acquires != "" { // what would release it is put on record first

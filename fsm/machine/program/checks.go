@@ -24,3 +24,10 @@ func (c *compiler) checkInARow(s *Step, p *Phase) {
 		c.find(path, "PG000", "each look at a steady phase would begin to count anew, and the object would not be Ready meanwhile", "remove it, or count in a phase before this one")
 	}
 }
+
+// checkFailWhen refuses a condition on what nothing answers.
+func (c *compiler) checkFailWhen(s *Step) {
+	if s.FailWhen != "" && s.Action == "" {
+		c.find(s.Path+".failWhen", "PG000", "failWhen is about what an action has answered", "write it in a step with action:, or use an exit with when:")
+	}
+}

@@ -224,8 +224,10 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	c.scope.Item = s.Loop != nil
 	s.Bound = &Action{Use: found.Use, Spec: found.Spec, With: c.with(path, src.With, found.With)}
 	c.outputs(s, p)
+	s.FailWhenExpr = c.expr(path+".failWhen", src.FailWhen, true)
 	s.UntilExpr = c.expr(path+".until", src.Until, true)
 	c.checkInARow(&s, p)
+	c.checkFailWhen(&s)
 	c.scope.Item = false
 	if s.Loop != nil { // what one item has said is forgotten with the next
 		c.scope.KeepResults(before)

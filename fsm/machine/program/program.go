@@ -110,6 +110,7 @@ type Step struct {
 	Bound              *Action
 	Label              string
 	IfExpr, UntilExpr  *expr.Expr
+	FailWhenExpr       *expr.Expr
 	WaitFor, PollEvery time.Duration
 	Backoff            Backoff
 	Text               *expr.Template

@@ -24,6 +24,7 @@ type deed struct {
 	Takes, Gives            string
 	ForEach                 *v1alpha1.ForEach `json:",omitempty"`
 	Keys                    string            `json:",omitempty"`
+	FailWhen                string            `json:",omitempty"`
 }
 
 func (c *compiler) phaseRevision(p *Phase) string {
@@ -31,7 +32,7 @@ func (c *compiler) phaseRevision(p *Phase) string {
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		d := deed{Action: s.Bound.Use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
-			Takes: s.Acquires, Gives: s.Releases, With: map[string]any{}, ForEach: s.ForEach, Keys: s.Keys}
+			Takes: s.Acquires, Gives: s.Releases, With: map[string]any{}, ForEach: s.ForEach, Keys: s.Keys, FailWhen: s.FailWhen}
 		if l := s.Loop; l != nil {
 			c.read(&w, l.In)
 			c.read(&w, l.Key)
@@ -43,6 +44,7 @@ func (c *compiler) phaseRevision(p *Phase) string {
 			v.Each(func(e *expr.Expr) { c.read(&w, e) })
 		}
 		c.read(&w, s.IfExpr)
+		c.read(&w, s.FailWhenExpr)
 		c.read(&w, s.UntilExpr)
 		w.Steps = append(w.Steps, d)
 	}

@@ -48,6 +48,7 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	default:
 		t.action(s, &out, note)
 	}
+	note(s.FailWhen != "", "fails for good when %s", s.FailWhen)
 	note(s.Until != "" && pace.Poll > 0, "repeated every %s until %s", short(pace.Poll), s.Until)
 	note(s.Until != "" && pace.Poll == 0, "repeated at each change until %s", s.Until)
 	note(s.Consecutive > 0, "that must be true %d times in a row", s.Consecutive)

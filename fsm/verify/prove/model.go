@@ -79,7 +79,8 @@ func bare(of *program.Program) *program.Program {
 		}
 		for i := range ph.StepList {
 			ph.StepList[i].Text = nil
-			ph.StepList[i].Consecutive = 0 // until it was often enough is a way of not yet
+			ph.StepList[i].FailWhenExpr = nil // what it comes to is a failure of the action
+			ph.StepList[i].Consecutive = 0    // until it was often enough is a way of not yet
 			ph.StepList[i].Bound = &program.Action{Use: ph.StepList[i].Bound.Use}
 		}
 		for i := range ph.Exits {
