@@ -28,6 +28,8 @@ type (
 	Param = program.Param
 	// Type is the type of a `with` value or of an output.
 	Type = expr.Type
+	// Inverse is the action that takes back what another one does.
+	Inverse = program.Inverse
 	// Target is an object that an action is about, as far as the machine file tells.
 	Target = program.Target
 	// Misfit is a place in the parameters of a call that the action can do nothing with.

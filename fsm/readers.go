@@ -56,7 +56,8 @@ func (m *Machine) Calls() []Call {
 		}
 	}
 	for _, e := range m.def.Spec.Effects {
-		add(e.Release, m.prog.Effects[e.Name].BoundRelease)
+		e := m.prog.Effects[e.Name]
+		add(e.ReleasedBy(), e.BoundRelease)
 	}
 	return all
 }

@@ -21,7 +21,8 @@ var applySpec = fsm.ActionSpec{
 	Doc: "Creates an object, or brings its fields to what the manifest says (server-side apply). What the manifest had when the same step applied it before, and does not have any more, is removed; what other steps and other objects applied stays. " +
 		"It is deleted with the object that the machine drives; what is in another namespace, or cluster-scoped and made for a namespaced object, is not: release it with Delete. " +
 		"In stringData of a Secret, {secretOutput: NAME} and {secret: {name: NAME, key: KEY}} stand for values that are read at the call.",
-	Check: fieldsOfManifest,
+	Check:   fieldsOfManifest,
+	Inverse: &fsm.Inverse{Action: "Delete", With: map[string]string{"apiVersion": "manifest.apiVersion", "kind": "manifest.kind", "name": "manifest.metadata.name", "namespace": "manifest.metadata.namespace"}},
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isManifest, Secrets: fsm.SecretsInSecret, Doc: "the object, with a name; fields that are left out are not touched"},
 		"force":    {Type: fsm.TypeBool, Doc: "take fields over that others manage, other objects of the kind among them, instead of failing"},

@@ -24,8 +24,9 @@ const AnnotationClaim = "phasegate.dev/claimed-by"
 
 var claimSpec = fsm.ActionSpec{
 	Doc: "Claims another object: an annotation says that it is in use for the object that the machine drives. Of two objects that claim it at the same time, one gets it. " +
-		"The other waits, and its message names the holder. The claim of a holder that is gone is taken over. Release it with Unclaim, as the release of an effect.",
-	Params: withTarget(map[string]fsm.Param{"annotation": claimAnnotation}),
+		"The other waits, and its message names the holder. The claim of a holder that is gone is taken over. Make it the acquire of an effect, which Unclaim releases.",
+	Inverse: &fsm.Inverse{Action: "Unclaim", With: map[string]string{"apiVersion": "apiVersion", "kind": "kind", "name": "name", "namespace": "namespace", "annotation": "annotation"}},
+	Params:  withTarget(map[string]fsm.Param{"annotation": claimAnnotation}),
 }
 
 var unclaimSpec = fsm.ActionSpec{

@@ -22,9 +22,10 @@ import (
 var runJobSpec = fsm.ActionSpec{
 	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed): it is run again once somebody has deleted it. One that was deleted before it was done is a terminal error, too (JobDeleted). " +
 		"As the release of an effect, and once the object is deleted, the next attempt runs a Job that failed again, under another name, for nobody else could. " +
-		"A Job goes on when its phase is left. While effects are held, make RunJob the acquire of an effect, with EndJob as its release. Jobs belong to the MachineState, too: they go on when the object is gone, and are deleted with what was left of it. A Job takes secrets by itself, by valueFrom.secretKeyRef or a volume.",
-	Runs:  "Job",
-	Check: fieldsOfJob,
+		"A Job goes on when its phase is left. While effects are held, make RunJob the acquire of an effect, which EndJob releases. Jobs belong to the MachineState, too: they go on when the object is gone, and are deleted with what was left of it. A Job takes secrets by itself, by valueFrom.secretKeyRef or a volume.",
+	Runs:    "Job",
+	Inverse: &fsm.Inverse{Action: "EndJob", With: map[string]string{"name": "manifest.metadata.name", "namespace": "manifest.metadata.namespace"}},
+	Check:   fieldsOfJob,
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isJob, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
 			"Two Jobs of one phase need different names. restartPolicy is Never by default"},

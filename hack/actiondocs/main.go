@@ -28,7 +28,7 @@ For all actions:
 - Objects that an action creates are marked by an owner reference, or by the label ` + "`phasegate.dev/owner-uid`" + ` where Kubernetes allows none. Other objects are not deleted or taken over, unless the machine says so.
 - A text in ` + "`with`" + ` may contain ` + "`${EXPRESSION}`" + `, see [the machine file](../machine-format.md).
 - The manager acts with its own rights. If one is missing, the message of the object names the rule to add.
-- An effect pairs two named actions: acquire and release. [new-machine.md](new-machine.md) uses Claim and Unclaim, Patch and Patch, Apply and Delete, RunJob and EndJob.
+- An effect pairs two actions: acquire and release. Where the acquire has an inverse, it is the release, unless the file names another one: [new-machine.md](new-machine.md) uses them.
 - Applies and patches have the object that was read as the precondition. If another program has changed it, the step reads it again.
 
 The examples are parts of [database-restore.yaml](examples/database-restore/database-restore.yaml) and [site-check.yaml](examples/site-check/site-check.yaml), which run in the tests, and of [fleet-upgrade.yaml](examples/fleet-upgrade/fleet-upgrade.yaml) and [pod-replacement.yaml](examples/pod-replacement/pod-replacement.yaml).
@@ -60,6 +60,11 @@ func page() (string, error) {
 	specs := builtin.Specs()
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		example := examples[name]
+		for _, of := range inverseOf(specs, name) {
+			if example == "" && examples[of] != "" {
+				example = "# By itself: the release of an effect that this one acquires.\n" + examples[of]
+			}
+		}
 		if example == "" {
 			return "", fmt.Errorf("no machine in docs/extend/examples uses %s: add one that does", name)
 		}
@@ -68,6 +73,16 @@ func page() (string, error) {
 		b.WriteString("\n```yaml\n" + example + "```\n")
 	}
 	return b.String(), nil
+}
+
+// inverseOf are the actions that an action takes back.
+func inverseOf(specs map[string]fsm.ActionSpec, name string) (all []string) {
+	for _, of := range slices.Sorted(maps.Keys(specs)) {
+		if inv := specs[of].Inverse; inv != nil && inv.Action == name {
+			all = append(all, of)
+		}
+	}
+	return all
 }
 
 // parameters is a table, and a line with the outputs.
@@ -88,6 +103,12 @@ func parameters(spec fsm.ActionSpec) string {
 	}
 	if len(outputs) > 0 {
 		b.WriteString(" Outputs: " + strings.Join(outputs, ", ") + ".")
+	}
+	if inv := spec.Inverse; inv != nil {
+		b.WriteString(" Inverse: " + inv.Action + ".")
+		if inv.If != "" {
+			b.WriteString(" Only with `" + inv.If + ": true`.")
+		}
 	}
 	b.WriteString("\n")
 	return b.String()

@@ -198,7 +198,7 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"onDelete twice":       {"which of them?", edited("{none: true}", "{none: true, to: Done}")},
 		"fact":                 {"CEL cannot select it", machine("  facts: [{name: a-b, expr: 'true'}]\n")},
 		"status":               {"no JSON path of a column could name it", machine("  status: {a-b: 'true'}\n")},
-		"effect":               {"it could leak", machine("  effects: [{name: lock, acquire: Work}]\n")},
+		"effect":               {"nothing takes it", machine("  effects: [{name: lock, release: Work}]\n")},
 	}
 	if err := judge(t, s, machine("")); err != nil {
 		t.Fatalf("the file around the defects: %v", err)

@@ -124,8 +124,9 @@ type Effect struct {
 	Name string `json:"name"`
 	// Acquire is the action that takes it.
 	Acquire string `json:"acquire"`
-	// Release is the action that releases it; it must do nothing when nothing was taken.
-	Release string `json:"release"`
+	// Release is the action that releases it; it must do nothing when nothing was taken. Without it, the inverse of Acquire
+	// releases it, where that has one: Delete after Apply, for example.
+	Release string `json:"release,omitempty"`
 	// Role says what it is to the program, which knows no names of this file. `actions` lists
 	// the roles that a program has.
 	Role string `json:"role,omitempty"`

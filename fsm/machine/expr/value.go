@@ -72,6 +72,20 @@ func (v *Value) Written() any {
 	return out
 }
 
+// At is the value at a path of fields in it, such as metadata.name; nil: there is none, or null. It is closed where an expression
+// is in the way, which it answers then.
+func (v *Value) At(path string) (at *Value, closed bool) {
+	for path != "" && v != nil && v.text == nil {
+		var name string
+		name, path, _ = strings.Cut(path, ".")
+		v = v.fields[name]
+	}
+	if v == nil || v.Written() == nil {
+		return nil, false
+	}
+	return v, path != ""
+}
+
 // Each visits the expressions in the value.
 func (v *Value) Each(visit func(*Expr)) {
 	if v.text != nil {

@@ -34,11 +34,25 @@ type ActionSpec struct {
 	// Ends tells whether a call ends for certain what a call of an action with Runs has started; both with the parameters that the
 	// file has. nil: it ends nothing, unless it is the release of an effect.
 	Ends func(with, run expr.Params) bool `json:"-"`
+	// Inverse releases an effect that the action acquires, unless the file names a release. nil: there is none.
+	Inverse *Inverse `json:"inverse,omitempty"`
 	// Shapes are what is known of outputs of type object, by the parameters that the file has.
 	Shapes func(with expr.Params) map[string]expr.Shape `json:"-"`
 	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
 	// text may hold ${…}. nil: nothing is looked for.
 	Check func(with expr.Params) []Misfit `json:"-"`
+}
+
+// Inverse is the action that takes back what another one does: it releases an effect whose file names no release. It is data, so
+// that a bindings file has it, too.
+type Inverse struct {
+	// Action is the program's name of it.
+	Action string `json:"action"`
+	// With says where in the parameters of the other action each of its own is, as in manifest.metadata.name. One that is
+	// not there is left out.
+	With map[string]string `json:"with,omitempty"`
+	// If is a parameter of the other action that must be true, written plainly; empty: there always is an inverse.
+	If string `json:"if,omitempty"`
 }
 
 // Misfit is a place in the parameters of a call that the action can do nothing with.
@@ -107,6 +121,9 @@ func (b Bindings) Unused(defs ...*Definition) []string {
 		for _, e := range d.Spec.Effects {
 			delete(unused, e.Acquire)
 			delete(unused, e.Release)
+			if inv := b.Actions[d.use(e.Acquire)].Inverse; inv != nil && e.Release == "" {
+				delete(unused, inv.Action)
+			}
 		}
 		for _, p := range d.Spec.Phases {
 			for _, s := range p.Steps {
@@ -115,6 +132,16 @@ func (b Bindings) Unused(defs ...*Definition) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(unused))
+}
+
+// use is the program's name of an action of the file.
+func (d *Definition) use(action string) string {
+	for _, a := range d.Spec.Actions {
+		if a.Name == action {
+			return a.Use
+		}
+	}
+	return action
 }
 
 // Target is an object that an action is about, as far as the machine file tells.

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/phasegate/phasegate/fsm/machine/diag"
@@ -46,7 +47,11 @@ func (c *compiler) bind() {
 	}
 	for i, e := range c.def.Spec.Effects {
 		c.call(fmt.Sprintf("spec.effects[%d].acquire", i), e.Acquire)
-		c.call(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
+		if e.Release != "" {
+			c.call(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
+		} else {
+			c.checkInverse(fmt.Sprintf("spec.effects[%d].acquire", i), c.prog.Effects[e.Name])
+		}
 	}
 	for _, p := range c.prog.Order {
 		for _, s := range p.StepList {
@@ -64,6 +69,7 @@ func (c *compiler) bindStep(s Step) {
 		c.params(s.Path, s.Bound)
 		c.required(s.Path, s.Bound)
 		c.together(s.Bound, s.Path)
+		c.checkOverlay(&s)
 	}
 }
 
@@ -77,6 +83,39 @@ func (c *compiler) call(path, name string) {
 	}
 	c.required(path, a)
 	c.together(a, path)
+}
+
+// checkInverse finds why an effect without a release has none.
+func (c *compiler) checkInverse(path string, e Effect) {
+	const add = "add release: ACTION"
+	release, opaque := c.inverse(e.BoundAcquire)
+	switch {
+	case e.BoundAcquire.Use == "": // finding enough
+	case e.BoundAcquire.Spec.Inverse == nil:
+		c.find(path, "PG005", fmt.Sprintf("effect %s has no release, and action %s has no inverse", e.Name, e.BoundAcquire.Use), add)
+	case release.Use == "":
+		c.find(path, "PG005", fmt.Sprintf("effect %s has no release, and action %s has an inverse with %s: true only", e.Name, e.BoundAcquire.Use, e.BoundAcquire.Spec.Inverse.If),
+			add+", or write "+e.BoundAcquire.Spec.Inverse.If+": true in spec.actions")
+	case opaque != nil:
+		c.find(opaque.Path, "PG005", fmt.Sprintf("the release of %s cannot be made of an expression: which object that names is known at the call only", e.Name), add+" to the effect, or write the fields of the object out")
+	default:
+		for _, name := range slices.Sorted(maps.Keys(release.With)) {
+			c.parameter(fmt.Sprintf("parameter %s of %s, which releases %s,", name, release.Use, e.Name), release.Spec.Params[name], release.With[name])
+		}
+		c.required(path, release)
+	}
+}
+
+// checkOverlay: an effect is released by what the named action says, and a step that says otherwise would leave something behind.
+func (c *compiler) checkOverlay(s *Step) {
+	e, takes := c.prog.Effects[s.Acquires]
+	if !takes || e.Release != "" {
+		return
+	}
+	own, _ := c.inverse(s.Bound)
+	if !reflect.DeepEqual(own.Written(), e.BoundRelease.Written()) {
+		c.find(s.Path+".with", "PG005", fmt.Sprintf("the step changes of %s what the release of %s is made of", s.Action, e.Name), "write it in spec.actions, or add release: ACTION to the effect")
+	}
 }
 
 func (c *compiler) unknownAction(path, name string) {

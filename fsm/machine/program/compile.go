@@ -97,8 +97,15 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 		c.unique(path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
 		c.checkShown(path+".showAs", e.ShowAs)
-		c.prog.Effects[e.Name] = Effect{Effect: e, BoundAcquire: c.action(e.Acquire), BoundRelease: c.action(e.Release)}
+		acquire, release := c.action(e.Acquire), c.action(e.Release)
+		if e.Release == "" {
+			release, _ = c.inverse(acquire)
+		}
+		c.prog.Effects[e.Name] = Effect{Effect: e, BoundAcquire: acquire, BoundRelease: release}
 		for _, action := range []string{e.Acquire, e.Release} {
+			if action == "" {
+				continue
+			}
 			// One name is written to the ledger per step; a second effect of the
 			// same action would leak.
 			if first, taken := owner[action]; taken {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -95,7 +96,7 @@ func (c *compiler) keyed() {
 func (c *compiler) checkKeyedEffects() {
 	for i, e := range c.def.Spec.Effects {
 		if found := c.prog.Effects[e.Name]; !found.Keyed && found.BoundRelease.perItem() {
-			c.find(fmt.Sprintf("spec.effects[%d].release", i), "PG006", fmt.Sprintf("%s reads item, and no step with forEach takes %s", e.Release, e.Name), "take it in a step with forEach, or do not read item")
+			c.find(fmt.Sprintf("spec.effects[%d].release", i), "PG006", fmt.Sprintf("%s reads item, and no step with forEach takes %s", found.ReleasedBy(), e.Name), "take it in a step with forEach, or do not read item")
 		}
 	}
 	for i, q := range c.def.Spec.Recover {
@@ -136,7 +137,7 @@ func (c *compiler) checkUndo(s *Step) {
 		}
 		c.find(s.Path+".undo", "PG005", fmt.Sprintf("undo is %q", s.Undo), "write held, for all that is held; "+diag.Instead(s.Undo, "effects of a forEach", names))
 	case !e.Keyed:
-		c.find(s.Path+".undo", "PG000", fmt.Sprintf("%s is not taken for each item of a forEach", s.Undo), fmt.Sprintf("write action: %s, which releases it, or undo: held", e.Release))
+		c.find(s.Path+".undo", "PG000", fmt.Sprintf("%s is not taken for each item of a forEach", s.Undo), fmt.Sprintf("write action: %s, which releases it, or undo: held", cmp.Or(e.Release, "NAME with the release that the effect names")))
 	}
 }
 

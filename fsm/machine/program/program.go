@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -75,6 +76,9 @@ type Effect struct {
 	// Keyed: it is taken for each item of a forEach.
 	Keyed bool
 }
+
+// ReleasedBy is the name of the release: the file's, else the program's name of the inverse.
+func (e Effect) ReleasedBy() string { return cmp.Or(e.Release, e.BoundRelease.Use) }
 
 // EffectNames are the effects of a machine, in the order of its file.
 type EffectNames []string

@@ -30,6 +30,7 @@ type Machine struct {
 type Effect struct {
 	Name    string `json:"name"`
 	Acquire string `json:"acquire"`
+	// Release is with its parameters where the file does not name it: the inverse of Acquire.
 	Release string `json:"release"`
 	// ShownAs is what status.phase shows while it is held.
 	ShownAs string `json:"shownAs,omitempty"`
@@ -63,7 +64,7 @@ func (t *Describer) Machine() *Machine {
 
 func (t *Describer) effectList() (all []Effect) {
 	for _, e := range t.m.Definition().Spec.Effects {
-		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: e.Release, ShownAs: e.ShowAs}
+		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: t.release(e.Name), ShownAs: e.ShowAs}
 		for _, p := range t.prog.Order {
 			if slices.Contains(p.Keeps, e.Name) {
 				told.KeptFrom = append(told.KeptFrom, p.Name)
@@ -72,6 +73,14 @@ func (t *Describer) effectList() (all []Effect) {
 		all = append(all, told)
 	}
 	return all
+}
+
+func (t *Describer) release(effect string) string {
+	e := t.prog.Effects[effect]
+	if e.Release != "" {
+		return e.Release
+	}
+	return e.ReleasedBy() + " with " + inline(e.BoundRelease.Written())
 }
 
 // Text is the story for a terminal: no line but a command is longer than 100 signs.

@@ -58,7 +58,7 @@ func (t *Describer) effectTable(b *strings.Builder) {
 	}
 	b.WriteString("## What it acquires and releases\n\n| effect | acquired by | released by | stays for good from |\n|---|---|---|---|\n")
 	for _, e := range effects {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", e.Name, e.Acquire, e.Release, strings.Join(e.KeptFrom, ", "))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", e.Name, e.Acquire, strings.ReplaceAll(e.Release, "|", `\|`), strings.Join(e.KeptFrom, ", "))
 	}
 	b.WriteString("\nWhat is held at this moment stands in `status.machine.held`.\n\n")
 }

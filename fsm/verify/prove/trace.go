@@ -153,7 +153,7 @@ func (p *prover) deed(e event) string {
 	}
 	for _, x := range p.machine.Definition().Spec.Effects {
 		if e.effects != 0 && p.set(x.Name)&e.effects == e.effects {
-			return x.Release
+			return p.machine.Program().Effects[x.Name].ReleasedBy()
 		}
 	}
 	return e.step.Label

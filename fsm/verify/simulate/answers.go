@@ -194,7 +194,7 @@ func (w *world) written(run *fsm.Run, cmd fsm.Decision) string {
 	prog, at := w.Machine.Program(), run.Status()
 	effect, _ := v1alpha1.CutKey(cmd.Effect)
 	if e, known := prog.Effects[effect]; known && e.BoundRelease.Use == cmd.Action {
-		return e.Release
+		return e.ReleasedBy()
 	}
 	if p := prog.Phases[at.Phase]; cmd.Effect == "" && p != nil && int(at.StepIndex) < len(p.StepList) {
 		return cmp.Or(p.StepList[at.StepIndex].Action, cmd.Action)

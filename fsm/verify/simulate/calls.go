@@ -16,7 +16,7 @@ func calls(prog *program.Program) map[string]string {
 	}
 	for _, e := range prog.Effects {
 		add(e.Acquire, e.BoundAcquire.Use)
-		add(e.Release, e.BoundRelease.Use)
+		add(e.ReleasedBy(), e.BoundRelease.Use)
 	}
 	for _, p := range prog.Order {
 		for _, s := range p.StepList {

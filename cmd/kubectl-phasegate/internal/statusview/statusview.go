@@ -78,7 +78,7 @@ func HeldBy(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
 		for _, e := range m.Definition().Spec.Effects {
 			if e.Name == stored.Effect() {
-				h.Acquire, h.Release = does(m, e.Acquire), cmp.Or(h.Release, does(m, e.Release))
+				h.Acquire, h.Release = does(m, e.Acquire), cmp.Or(h.Release, does(m, m.Program().Effects[e.Name].ReleasedBy()))
 			}
 		}
 		all = append(all, h)
