@@ -73,5 +73,8 @@ func (r *Run) leaveOff(message string, until time.Time) *Decision {
 	deadline := r.st.Deadline
 	r.st, r.result = *was.DeepCopy(), decodeResult(was.Result)
 	r.st.Deadline = deadline
+	if r.st.StepEnteredAt == nil { // nothing of the look counts
+		r.stepDue = time.Time{}
+	}
 	return r.stay(until, message)
 }

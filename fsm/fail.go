@@ -21,6 +21,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if !extra {
 		r.st.Attempts++
 	}
+	o = r.inTime(o, p)
 	text, reason, class := o.Err.Error(), "", o.Class
 	if t, is := errors.AsType[*TerminalError](o.Err); is {
 		class, reason = program.ClassTerminal, t.Reason
@@ -44,7 +45,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if extra {
 		delay = r.st.NotBefore.Sub(r.input.Now())
 	}
-	delay = min(max(delay, o.RetryAfter), r.longestWait(p))
+	delay = r.beforeLimit(min(max(delay, o.RetryAfter), r.longestWait(p)))
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:  cmp.Or(r.st.Step, "require"),

@@ -30,9 +30,9 @@ func TestGoodAnswersInARow(t *testing.T) {
 			}
 		}
 	}
-	edit := func(old, new string) func(*world, int) {
+	edit := func(from, to string) func(*world, int) {
 		return at(15, func(w *world) {
-			w.Machine = fileOf(w.t, strings.Replace(fiveTimes, old, new, 1))
+			w.Machine = fileOf(w.t, strings.Replace(fiveTimes, from, to, 1))
 			w.Wake() // as a reload does
 		})
 	}

@@ -46,3 +46,17 @@ func TestWhatFailWhenReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.check(t) })
 	}
 }
+
+func TestTheTimeThatAStepHas(t *testing.T) {
+	phase := func(step, timeout string) string {
+		return one("    poll: 5s\n    timeout: {after: 1h, " + timeout + "}\n    steps: [{" + step + "}]\n" + toDone)
+	}
+	good := phase("action: Look, timeout: 10m", "to: Done")
+	for name, c := range map[string]badFile{
+		"of a wait":   {why: "it ends by itself", code: "PG000", bad: phase("wait: 5s, timeout: ⟦10m", "to: Done"), good: good, contains: []string{"a wait ends by itself"}},
+		"no duration": {why: "a number has no unit", code: "PG000", bad: phase("action: Look, timeout: ⟦'10'", "to: Done"), good: good, contains: []string{`"10" is not a positive duration`}},
+		"too long":    {why: "it would never fail by this", code: "PG000", bad: phase("action: Look, timeout: ⟦1h", "to: Done"), good: phase("action: Look, timeout: 2h", "stalled: Slow"), contains: []string{"the step may take 1h, and its phase ends after 1h"}},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}

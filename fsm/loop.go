@@ -30,6 +30,9 @@ func (r *Run) each(ctx context.Context, s *program.Step, p *program.Phase) *Deci
 	if len(l.left) == 0 {
 		return r.endLoop(ctx, s, p)
 	}
+	if d := r.outOfTime(ctx, s, p); d != nil {
+		return d
+	}
 	under := l.left[:min(l.parallel, len(l.left))]
 	for _, it := range under {
 		if l.looked[it.Key] || !r.onRecord(s, it) {
@@ -197,6 +200,9 @@ func (r *Run) endRound(ctx context.Context, s *program.Step, p *program.Phase, u
 	}
 	if !l.due && s.Bound.Spec.External {
 		return r.leaveOff(fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339)), r.due)
+	}
+	if r.late() {
+		return r.fail(ctx, r.timedOut(p, progress(r.st.Loop, len(under))+"; "+l.waits), s.Backoff, p)
 	}
 	r.resetBackoff()
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("%s: %s", s.Label, progress(r.st.Loop, len(under))))

@@ -44,6 +44,7 @@ type stall struct{ reason, message string }
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) *Decision {
+	after = r.beforeLimit(after)
 	if r.st.Deadline != nil && !r.overdue {
 		if left := max(r.st.Deadline.Sub(r.input.Now()), time.Millisecond); after == 0 || left < after {
 			after = left
@@ -98,7 +99,7 @@ func (r *Run) decided(d *Decision) Decision {
 func (r *Run) advance() {
 	r.st.StepIndex++
 	r.st.Step, r.st.StepEnteredAt, r.st.Loop, r.st.Streak = "", nil, nil, nil
-	r.round, r.item = nil, nil
+	r.round, r.item, r.stepDue = nil, nil, time.Time{}
 	r.resetBackoff()
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false

@@ -17,9 +17,10 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Decision {
 	for int(r.st.StepIndex) < len(p.StepList) {
 		s := &p.StepList[r.st.StepIndex]
 		r.st.Step = s.Label
-		if s.WaitFor > 0 && r.st.StepEnteredAt == nil {
+		if (s.WaitFor > 0 || s.TimeLimit > 0) && r.st.StepEnteredAt == nil {
 			r.st.StepEnteredAt = new(r.now())
 		}
+		r.limit(s)
 		asked := r.truth(ctx, s.IfExpr)
 		if asked.err != nil {
 			return r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
@@ -56,6 +57,10 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		return r.undo(ctx, s, p, r.st.Held[at])
 	case s.Loop != nil:
 		return r.each(ctx, s, p)
+	}
+	switch d := r.outOfTime(ctx, s, p); {
+	case d != nil:
+		return d
 	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
 		return r.hold(ctx, s, p)
 	}
@@ -140,6 +145,10 @@ func untilMessage(s *program.Step) string {
 
 // waits ends the run at a step that is not done: by its own words, or by until.
 func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got string, after time.Duration) {
+	if p := r.phase(); r.late() {
+		r.fail(ctx, r.timedOut(p, cmp.Or(got, message)), s.Backoff, p)
+		return
+	}
 	r.resetBackoff()
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: because, Value: got}}

@@ -36,6 +36,8 @@ type timing struct {
 	edited bool
 	// due is when something outside the cluster may be called again.
 	due time.Time
+	// stepDue is when the current step must be done; zero: that is not said.
+	stepDue time.Time
 	// called: the current step has called something outside the cluster; outside: a step of this run has.
 	called, outside bool
 	// was is what the run began with, in a phase that calls outside the cluster.

@@ -45,6 +45,7 @@ var details = map[string]detail{
 
 	"ForEach.toleratedFailures": between("0", "100"),
 	"Step.consecutive":          between("2", "100"),
+	"Step.timeout":              pattern(duration),
 
 	"Require.else":    pattern(phaseName),
 	"Require.reason":  pattern(reason),

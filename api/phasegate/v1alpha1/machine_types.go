@@ -264,6 +264,8 @@ type Step struct {
 	Until string `json:"until,omitempty"`
 	// Consecutive is how often in a row Until must be true, a Poll apart: 2 to 100; else once.
 	Consecutive int32 `json:"consecutive,omitempty"`
+	// Timeout is how long after it became the current one the step must be done, else it fails with a terminal error: a Go duration.
+	Timeout string `json:"timeout,omitempty"`
 	// Poll is how soon the step is repeated while it waits: a Go duration.
 	Poll string `json:"poll,omitempty"`
 	// Retry is the backoff after an error, instead of the phase's.

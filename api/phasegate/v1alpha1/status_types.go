@@ -37,7 +37,7 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Step string `json:"step,omitempty"`
-	// StepEnteredAt is when a `wait` step began.
+	// StepEnteredAt is when a `wait`, or a step with a timeout, began.
 	// +optional
 	StepEnteredAt *metav1.MicroTime `json:"stepEnteredAt,omitempty"`
 	// StepIndex counts the steps of this visit to the phase that are done.

@@ -191,10 +191,12 @@ func (c *linter) matters(p *program.Phase, reader int, read touched) bool {
 // count: it has been written then.
 func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string) bool {
 	isLast := true
-	asks := func(e *expr.Expr) bool {
-		return slices.ContainsFunc(c.outputsOf(e), func(o output) bool { return o.isOf(p.StepList[reader].Label, name, isLast) })
+	asks := func(all ...*expr.Expr) bool {
+		return slices.ContainsFunc(all, func(e *expr.Expr) bool {
+			return slices.ContainsFunc(c.outputsOf(e), func(o output) bool { return o.isOf(p.StepList[reader].Label, name, isLast) })
+		})
 	}
-	if asks(p.StepList[reader].UntilExpr) || asks(p.StepList[reader].FailWhenExpr) {
+	if asks(p.StepList[reader].FailWhenExpr, p.StepList[reader].UntilExpr) {
 		return true
 	}
 	for i := reader + 1; i < len(p.StepList); i++ {
@@ -206,7 +208,7 @@ func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string)
 		_, replaces := s.Bound.Spec.Outputs[name]
 		before := isLast
 		isLast = isLast && !replaces
-		if used || asks(s.UntilExpr) || asks(s.FailWhenExpr) {
+		if used || asks(s.FailWhenExpr, s.UntilExpr) {
 			return true
 		}
 		isLast = before && (!replaces || s.IfExpr != nil)

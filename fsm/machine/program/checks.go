@@ -31,3 +31,16 @@ func (c *compiler) checkFailWhen(s *Step) {
 		c.find(s.Path+".failWhen", "PG000", "failWhen is about what an action has answered", "write it in a step with action:, or use an exit with when:")
 	}
 }
+
+// timeLimit is how long a step may take.
+func (c *compiler) timeLimit(s *Step, p *Phase) {
+	path := s.Path + ".timeout"
+	s.TimeLimit = c.duration(path, s.Timeout)
+	switch {
+	case s.TimeLimit == 0:
+	case s.Wait != "":
+		c.find(path, "PG000", "a wait ends by itself", "remove the timeout")
+	case p.Timeout != nil && p.Timeout.To != "" && p.TimeoutAfter > 0 && s.TimeLimit >= p.TimeoutAfter:
+		c.find(path, "PG000", fmt.Sprintf("the step may take %s, and its phase ends after %s: it never fails by this", s.Timeout, p.Timeout.After), "make it shorter than timeout.after of the phase, or remove it")
+	}
+}

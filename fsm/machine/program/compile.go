@@ -235,6 +235,7 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	s.UntilExpr = c.expr(path+".until", src.Until, true)
 	c.checkInARow(&s, p)
 	c.checkFailWhen(&s)
+	c.timeLimit(&s, p)
 	c.scope.Item = false
 	if s.Loop != nil { // what one item has said is forgotten with the next
 		c.scope.KeepResults(before)

@@ -116,10 +116,12 @@ type Step struct {
 	IfExpr, UntilExpr  *expr.Expr
 	FailWhenExpr       *expr.Expr
 	WaitFor, PollEvery time.Duration
-	Backoff            Backoff
-	Text               *expr.Template
-	Acquires, Path     string
-	Releases           string
+	// TimeLimit is how long it may take; 0: for ever.
+	TimeLimit      time.Duration
+	Backoff        Backoff
+	Text           *expr.Template
+	Acquires, Path string
+	Releases       string
 	// Loop is nil where the step has no forEach.
 	Loop *Loop
 	// KeysExpr says for which keys an effect is released; nil: all.

@@ -53,6 +53,7 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	note(s.Until != "" && pace.Poll == 0, "repeated at each change until %s", s.Until)
 	note(s.Consecutive > 0, "that must be true %d times in a row", s.Consecutive)
 	note(s.Action != "" && s.Until == "" && s.Poll != "", "looked at again every %s while it is not done", short(pace.Poll))
+	note(s.TimeLimit > 0, "fails for good when it is not done after %s (StepTimedOut)", short(s.TimeLimit))
 	note(s.Message != "", "the message meanwhile is: %s", s.Message)
 	own, others := afterError(p, usual.Poll, pace), afterError(p, usual.Poll, usual)
 	note(own != others, "%s", own)

@@ -108,11 +108,25 @@ func (w *way) begin() v1alpha1.MachineStatus {
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
+	if step := w.timed(); inStep && step != nil && !late && !changed && !w.early && w.pick(2) == 1 {
+		w.good = false
+		w.note(event{kind: eventFails, phase: w.from.phase, step: step, failure: failure{Result: fsm.Result{Err: errForGood}}})
+		st.StepEnteredAt = microTime(provedNow.Add(-step.TimeLimit))
+	}
 	if w.early {
 		w.note(event{kind: eventEarly, phase: w.from.phase})
 		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
 	}
 	return st
+}
+
+// timed is the current step if it has a timeout, else nil.
+func (w *way) timed() *program.Step {
+	ph, at := w.phaseOf(w.from), int(w.from.stored.stepIndex)
+	if ph == nil || at >= len(ph.StepList) || ph.StepList[at].TimeLimit == 0 {
+		return nil
+	}
+	return &ph.StepList[at]
 }
 
 // noGuard is asked only for the token of a request, which nobody reads here.
@@ -234,9 +248,15 @@ func (w *way) write(cmd fsm.Decision) {
 	w.to.final &= w.to.stored.heldSet()
 }
 
+// waits tells whether the current step is a pause, of which it matters whether it is over.
+func (w *way) waits(st *v1alpha1.MachineStatus) bool {
+	ph := w.prog.Phases[st.Phase]
+	return ph != nil && int(st.StepIndex) < len(ph.StepList) && ph.StepList[st.StepIndex].WaitFor > 0
+}
+
 func (w *way) progress() progress {
 	st := w.run.State()
-	now := progress{stepIndex: int16(st.StepIndex), begun: st.StepIndex == 0 && st.Step != "", waited: st.StepEnteredAt != nil,
+	now := progress{stepIndex: int16(st.StepIndex), begun: st.StepIndex == 0 && st.Step != "", waited: st.StepEnteredAt != nil && w.waits(st),
 		held: w.from.now().held}
 	if st.Loop != nil {
 		text, _ := json.Marshal(st.Loop) // it was made of JSON
