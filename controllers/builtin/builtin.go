@@ -1,5 +1,5 @@
 // Package builtin has the actions that every machine may use: apply a manifest,
-// patch, delete, claim an object, evict a Pod, wait for a condition, read an object, list objects, run and end
+// patch and put back, delete, claim an object, evict a Pod, wait for a condition, read an object, list objects, run and end
 // a Job, emit an Event, set a condition, make an HTTP request. One file per action.
 //
 // They are the same for all kinds. What they act on is in the parameters that the
@@ -42,6 +42,7 @@ func table() map[string]action {
 	return map[string]action{
 		"Apply":          {applySpec, apply, toApplied},
 		"Patch":          {patchSpec, patchObject, toPatched},
+		"Unpatch":        {unpatchSpec, unpatch, toTarget(patchVerbs...)},
 		"Delete":         {deleteSpec, deleteObjects, toDeleted},
 		"Evict":          {evictSpec, evict, toEvicted},
 		"Claim":          {claimSpec, claim, toTarget(claimVerbs...)},

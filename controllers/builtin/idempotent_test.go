@@ -127,6 +127,21 @@ func become(ctx context.Context, c client.Client, p *plan) error {
 }
 
 // withJob makes a plan whose Job runs.
+// patchedConfigMap is one that a Patch with restore: true of the plan has changed.
+func patchedConfigMap(ctx context.Context, c client.Client) (*plan, error) {
+	p, err := newPlan(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	cm := somebodys(p.Namespace, "made")
+	cm.Data = map[string]string{"key": "ours"}
+	if err := c.Create(ctx, cm); err != nil {
+		return nil, err
+	}
+	cm.Annotations = map[string]string{builtin.AnnotationRestore + string(p.UID): fmt.Sprintf(`{"uid":%q,"fields":[{"path":["data","key"],"found":"theirs","set":"ours"}]}`, cm.UID)}
+	return p, c.Update(ctx, cm)
+}
+
 func withJob(ctx context.Context, c client.Client) (*plan, error) {
 	p, err := newPlan(ctx, c)
 	if err != nil {
@@ -191,6 +206,10 @@ func TestActionsAreIdempotent(t *testing.T) {
 			writes: []string{"patch Plan"}},
 		"undo of a patch": {action: "Patch", setup: withConfigMaps("made"), with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made",
 			"only":  map[string]any{"data": map[string]any{"key": "theirs"}},
+			"patch": map[string]any{"data": map[string]any{"key": "ours"}}}), writes: []string{"patch ConfigMap"}},
+		"patch that is put back": {action: "Patch", setup: withConfigMaps("made"), with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made",
+			"restore": true, "patch": map[string]any{"data": map[string]any{"key": "ours"}}}), writes: []string{"patch ConfigMap"}},
+		"put back": {action: "Unpatch", setup: patchedConfigMap, with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made",
 			"patch": map[string]any{"data": map[string]any{"key": "ours"}}}), writes: []string{"patch ConfigMap"}},
 		"delete": {action: "Delete", setup: withConfigMaps("made", "kept"), meanwhile: letGo,
 			with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap", "name": "made"}), writes: []string{"delete ConfigMap"}},

@@ -31,7 +31,7 @@ func TestInversesFit(t *testing.T) {
 			t.Errorf("%s has no parameter %s", name, inv.If)
 		}
 	}
-	if d := cmp.Diff(map[string]string{"Apply": "Delete", "Claim": "Unclaim", "RunJob": "EndJob"}, got); d != "" {
+	if d := cmp.Diff(map[string]string{"Apply": "Delete", "Claim": "Unclaim", "Patch": "Unpatch", "RunJob": "EndJob"}, got); d != "" {
 		t.Errorf("an effect may have its release of these (-want +got):\n%s", d)
 	}
 }

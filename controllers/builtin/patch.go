@@ -18,14 +18,18 @@ import (
 )
 
 var patchSpec = fsm.ActionSpec{
-	Doc:   "Sets fields of an object that is there. As a merge patch, null removes a field, and a list is replaced whole; type: strategic merges lists of Kubernetes' own kinds by their keys, so that patch says one container by its name. To undo it in an effect, release with a second Patch.",
+	Doc:   "Sets fields of an object that is there. As a merge patch, null removes a field, and a list is replaced whole; type: strategic merges lists of Kubernetes' own kinds by their keys, so that patch says one container by its name. To undo it in an effect, set restore: true, or release with a second Patch that says the values.",
 	Check: fieldsOfPatch,
+	Inverse: &fsm.Inverse{Action: "Unpatch", If: "restore",
+		With: map[string]string{"apiVersion": "apiVersion", "kind": "kind", "name": "name", "namespace": "namespace", "patch": "patch"}},
 	Params: withTarget(map[string]fsm.Param{
 		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status, unless that is the subresource. {} sets none and is sent: the API server writes the object anew where it is stored in another version than it would be now"},
 		"only": {Type: fsm.TypeObject, Doc: "fields of the object that must be like this already, or nothing is done: an undo names here what its " +
 			"counterpart set, for example an annotation with the UID"},
 		"type":    {Type: fsm.TypeString, Check: oneOf(mergePatch, strategicPatch), Doc: "merge (the default) or strategic, as of kubectl patch"},
 		"missing": {Type: fsm.TypeString, Check: oneOf("fail", "ignore"), Doc: "what to do when there is no such object: fail (the default), or ignore"},
+		"restore": {Type: fsm.TypeBool, Doc: "true, in the acquire of an effect: what is found in the fields of patch is kept in an annotation of the object, and put back when the effect is released. " +
+			"Of a merge patch, without a subresource, and not of a Secret; at most 16 KiB. Claim an object that others patch, too"},
 		"subresource": {Type: fsm.TypeString, Doc: "status: patch has status and nothing else; that of the object itself is refused, use spec.status for it. " +
 			"scale: patch is {spec: {replicas: N}}, for any kind that can be scaled. Written plainly, for the rights follow from it"},
 	}),
@@ -84,6 +88,9 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 		if part, err = c.scaleOf(ctx, obj); err != nil {
 			return err
 		}
+	}
+	if c.with.Bool("restore", false) {
+		return c.patchAndRecord(ctx, obj, body)
 	}
 	form := types.MergePatchType
 	said := says

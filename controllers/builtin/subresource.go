@@ -24,6 +24,9 @@ var scaleAPIVersion = autoscalingv1.SchemeGroupVersion.String()
 // read, and when the action is called.
 func patchFlaw(with fsm.Params) (path string, err error) {
 	patch := with.Object("patch")
+	if err := restoreFlaw(with); err != nil {
+		return "restore", err
+	}
 	switch subresource := with.String("subresource", ""); subresource {
 	case "":
 		if _, found := patch["status"]; found {
@@ -41,6 +44,18 @@ func patchFlaw(with fsm.Params) (path string, err error) {
 		return "subresource", badParameter("subresource is %q: write status or scale, plainly, for the rights follow from it", subresource)
 	}
 	return "", nil
+}
+
+// restoreFlaw is what a patch cannot put back.
+func restoreFlaw(with fsm.Params) error {
+	switch {
+	case !with.Bool("restore", false):
+	case isSecret(with.String("apiVersion", ""), with.String("kind", "")):
+		return fsm.Terminal("SecretRefused", "what is found in a Secret would be readable in an annotation: write a Secret of its own with Apply")
+	case with.String("subresource", "") != "" || with.String("type", mergePatch) == strategicPatch:
+		return fsm.Terminal("InvalidPatch", "restore is for a merge patch of the object itself: leave subresource and type out, or name a release that says the values")
+	}
+	return nil
 }
 
 // beside finds the first field beside the one that may be written: the API server would drop it silently.

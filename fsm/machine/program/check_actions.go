@@ -109,6 +109,10 @@ func (c *compiler) checkInverse(path string, e Effect) {
 // checkOverlay: an effect is released by what the named action says, and a step that says otherwise would leave something behind.
 func (c *compiler) checkOverlay(s *Step) {
 	e, takes := c.prog.Effects[s.Acquires]
+	if inv := s.Bound.Spec.Inverse; !takes && inv != nil && inv.If != "" && s.Bound.With[inv.If] != nil && s.Bound.With[inv.If].Written() == true {
+		c.find(s.Bound.With[inv.If].Path, "PG005", fmt.Sprintf("%s: true, and no effect is acquired by %s: nothing would put it back", inv.If, s.Action),
+			"make it the acquire of an effect, or leave it out")
+	}
 	if !takes || e.Release != "" {
 		return
 	}
