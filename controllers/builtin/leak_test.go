@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/generic"
@@ -40,76 +42,34 @@ import (
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
-// issuingMachine gets a key with a token, keeps it in a Secret as an effect, and revokes it in the end.
-const issuingMachine = `
-apiVersion: phasegate.dev/v1alpha1
-kind: Machine
-metadata: {name: issuing}
-spec:
-  for: {apiVersion: builtin.phasegate.dev/v1, kind: Plan}
-  initial: Asking
-  finalizer: builtin.phasegate.dev/issuing
-  actions:
-  - name: Keep
-    use: Apply
-    with: {manifest: {apiVersion: v1, kind: Secret, metadata: {name: tls, labels: {size: '${string(self.spec.size)}'}}, stringData: {tls.key: {secretOutput: key}}}}
-  - {name: Remove, use: Delete, with: {apiVersion: v1, kind: Secret, name: tls}}
-  effects:
-  - {name: tls, acquire: Keep, release: Remove}
-  phases:
-  - name: Asking
-    steps:
-    - name: Login
-      action: HTTPRequest
-      with: {url: 'URL/login', headers: {Authorization: {secret: {name: ca, key: token}, format: 'Bearer %s'}}}
-      message: 'the CA says ${result.body}'
-    - name: Issue
-      action: HTTPRequest
-      with: {url: 'URL/issue', method: POST, body: {auth: {token: {secret: {name: ca, key: token}}}}, secretOutputs: {key: body.private_key}}
-      until: 'result.status == 200'
-      poll: 1s
-    - {action: Keep}
-    next: [{to: Serving, message: 'answered ${string(result.status)} ${result.body}'}]
-    timeout: {after: 1h, to: Serving}
-    onDelete: {to: Leaving}
-  - name: Serving
-    kind: steady
-    poll: 1h
-    onDelete: {to: Leaving}
-  - name: Leaving
-    deletion: true
-    steps:
-    - name: Revoke
-      action: HTTPRequest
-      with: {url: 'URL/revoke', method: POST, body: {key: {secretOutput: key}}}
-      message: 'revoking: ${result.body}'
-    - {undo: held}
-    next: [{to: Gone, message: 'answered ${result.body}'}]
-  - {name: Gone, deletion: true, end: true}
-`
+// rotation is the example whose life is looked at: it gets a key with a token, keeps it in a Secret as an effect, and revokes
+// the certificate in the end.
+const rotation = "../../docs/extend/examples/certificate-rotation/"
 
 // ca is a server that quotes what it was asked, as those in a debug mode do, and fails once before it answers.
-func ca(t *testing.T, key string) (at *url.URL, revoked chan string) {
+func ca(t *testing.T, key, chain string) (at *url.URL, revoked chan string) {
 	t.Helper()
 	revoked = make(chan string, 8)
 	failed := false
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := &bytes.Buffer{}
 		_, _ = body.ReadFrom(r.Body)
+		quoted := r.Header.Get("Authorization") + " " + body.String()
 		switch {
-		case r.URL.Path == "/issue" && !failed:
+		case r.Method == http.MethodPost && r.URL.Path == "/certificates" && !failed:
 			failed = true
 			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintf(w, "not yet: %s", body)
-		case r.URL.Path == "/issue":
-			_ = json.NewEncoder(w).Encode(map[string]string{"private_key": key, "asked": body.String()})
-		case r.URL.Path == "/revoke":
-			var asked struct{ Key string }
+			fmt.Fprintf(w, "not yet: %s", quoted)
+		case r.Method == http.MethodPost && r.URL.Path == "/certificates":
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(map[string]string{"private_key": key, "chain": chain, "asked": quoted})
+		case r.URL.Path == "/revocations":
+			var asked struct{ Chain string }
 			_ = json.Unmarshal(body.Bytes(), &asked)
-			revoked <- asked.Key
-			fmt.Fprintf(w, "revoked: %s", body)
+			revoked <- asked.Chain
+			fmt.Fprintf(w, "revoked: %s", quoted)
 		default:
-			fmt.Fprintf(w, "hello %s", r.Header.Get("Authorization"))
+			_ = json.NewEncoder(w).Encode(map[string]string{"not_after": time.Now().AddDate(0, 0, 30).UTC().Format(time.RFC3339), "asked": quoted})
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -138,8 +98,8 @@ func (r *record) String() string {
 	return r.text.String()
 }
 
-// drive runs a machine file until the test ends, and records its logs and traces.
-func drive(t *testing.T, file string, at *url.URL) (logs *record, spans *tracetest.SpanRecorder) {
+// drive runs the example with a server in place of its CA until the test ends, and records its logs and traces.
+func drive(t *testing.T, at *url.URL) (logs *record, spans *tracetest.SpanRecorder) {
 	t.Helper()
 	logs, spans = &record{}, tracetest.NewSpanRecorder()
 	before := otel.GetTracerProvider()
@@ -148,7 +108,12 @@ func drive(t *testing.T, file string, at *url.URL) (logs *record, spans *tracete
 	logger := funcr.New(logs.line, funcr.Options{Verbosity: 7})
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "issuing.yaml"), []byte(strings.ReplaceAll(file, "URL", at.String())), 0o600); err != nil {
+	file, err := os.ReadFile(rotation + "certificate-rotation.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("https://ca.example.org", at.String(), "poll: 30s", "poll: 1s").Replace(string(file))
+	if err := os.WriteFile(filepath.Join(dir, "rotation.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	store, err := machinestore.Load(machinestore.Options{Shipped: fstest.MapFS{}, Dir: dir, Log: logger,
@@ -232,7 +197,7 @@ func goes(t *testing.T, c client.Client, namespace string, state client.ObjectKe
 		if err := c.Get(t.Context(), state, &v1alpha1.MachineState{}); !apierrs.IsNotFound(err) {
 			return fmt.Errorf("the state is there: %w", err)
 		}
-		if len(left.Items) != 1 || left.Items[0].Name != "ca" {
+		if len(left.Items) != 1 || left.Items[0].Name != "ca-token" {
 			return fmt.Errorf("%d Secrets are left", len(left.Items))
 		}
 		return nil
@@ -242,28 +207,34 @@ func goes(t *testing.T, c client.Client, namespace string, state client.ObjectKe
 // Fault: a private key that a CA had answered with was in the status and in the MachineState. In a whole run, what is secret
 // is in Secrets alone: in no other object, no Event, no log line, no trace.
 func TestSecretsAreInSecretsAlone(t *testing.T) {
-	const key, token = "PRIVATE-KEY-OF-THIS-RUN", "TOKEN-OF-THIS-RUN"
+	const key, chain, token = "PRIVATE-KEY-OF-THIS-RUN", "CHAIN-OF-THIS-RUN", "TOKEN-OF-THIS-RUN"
 	world := shared.Cluster(t).Client
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "leaks-"}}
 	if err := world.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	secretOf(t, world, ns.Name, "ca", map[string]string{"token": token})
-	at, revoked := ca(t, key)
-	logs, spans := drive(t, issuingMachine, at)
-	p := &plan{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "plan"}, Spec: map[string]any{"size": int64(1)}}
-	if err := world.Create(t.Context(), p); err != nil {
+	secretOf(t, world, ns.Name, "ca-token", map[string]string{"token": token})
+	createRotations(t, world)
+	at, revoked := ca(t, key, chain)
+	logs, spans := drive(t, at)
+	r := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"dnsNames": []any{"shop.example.com"}, "consumers": map[string]any{"app": "shop"}, "renewBefore": "240h"}}}
+	r.SetAPIVersion("example.com/v1")
+	r.SetKind("CertificateRotation")
+	r.SetNamespace(ns.Name)
+	r.SetName("shop")
+	if err := world.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	state, tls := &v1alpha1.MachineState{}, &corev1.Secret{}
-	stateKey := client.ObjectKey{Name: v1alpha1.MachineStateName("issuing", p.UID)}
-	harness.Eventually(t, "the plan to serve", func() error {
+	stateKey := client.ObjectKey{Name: v1alpha1.MachineStateName("certificate-rotation", r.GetUID())}
+	harness.Eventually(t, "the certificate to be in use", func() error {
 		if err := world.Get(t.Context(), stateKey, state); err != nil || state.Status.Phase != "Serving" {
 			return fmt.Errorf("it is in %s at %s: %v, %w", state.Status.Phase, state.Status.Step, state.Status.Blocked, err)
 		}
-		return world.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "tls"}, tls)
+		return world.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "shop-tls"}, tls)
 	})
-	if got := string(tls.Data["tls.key"]); got != key {
+	if got := string(tls.Data["tls.key"]) + string(tls.Data["tls.crt"]); got != key+chain {
 		t.Errorf("the Secret has %q", got)
 	}
 	look := func(when string) {
@@ -273,15 +244,37 @@ func TestSecretsAreInSecretsAlone(t *testing.T) {
 		if len(spans.Ended()) == 0 || !strings.Contains(texts["the log"], "Serving") {
 			t.Fatalf("%s: nothing was looked at", when)
 		}
-		findNowhere(t, when, texts, key, token)
+		findNowhere(t, when, texts, key, chain, token)
 	}
 	look("while it serves")
-	if err := world.Delete(t.Context(), p); err != nil {
+	if err := world.Delete(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-revoked; got != key {
-		t.Errorf("revoked %q, want the key", got)
+	if got := <-revoked; got != chain {
+		t.Errorf("revoked %q, want the certificate", got)
 	}
 	goes(t, world, ns.Name, stateKey)
 	look("after it is gone")
+}
+
+// createRotations makes the kind of the example.
+func createRotations(t *testing.T, c client.Client) {
+	t.Helper()
+	text, err := os.ReadFile(rotation + "crd.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the kind to be served", func() error {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("example.com/v1")
+		list.SetKind("CertificateRotation")
+		return c.List(t.Context(), list)
+	})
 }

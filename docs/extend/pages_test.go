@@ -66,15 +66,16 @@ func TestMachinesAreSound(t *testing.T) {
 		why, file, crd string
 		diffs          []string
 	}{
-		"database restore":  {why: "a kind of one's own", file: "examples/database-restore/database-restore.yaml", crd: "examples/database-restore/crd.yaml"},
-		"site check":        {why: "a kind of one's own", file: "examples/site-check/site-check.yaml", crd: "examples/site-check/crd.yaml"},
-		"canary release":    {why: "a kind of one's own", file: "examples/canary-release/canary-release.yaml", crd: "examples/canary-release/crd.yaml"},
-		"fleet upgrade":     {why: "a kind of one's own", file: "examples/fleet-upgrade/fleet-upgrade.yaml", crd: "examples/fleet-upgrade/crd.yaml"},
-		"storage migration": {why: "a kind of one's own", file: "examples/storage-migration/storage-migration.yaml", crd: "examples/storage-migration/crd.yaml"},
-		"pod replacement":   {why: "a kind of one's own", file: "examples/pod-replacement/pod-replacement.yaml"},
-		"approval gate":     {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
-		"health check":      {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
-		"both edits":        {why: "they are of different places", file: shipped, diffs: []string{"approval-gate/gate.diff", "health-check/smoke-test.diff"}},
+		"database restore":     {why: "a kind of one's own", file: "examples/database-restore/database-restore.yaml", crd: "examples/database-restore/crd.yaml"},
+		"site check":           {why: "a kind of one's own", file: "examples/site-check/site-check.yaml", crd: "examples/site-check/crd.yaml"},
+		"canary release":       {why: "a kind of one's own", file: "examples/canary-release/canary-release.yaml", crd: "examples/canary-release/crd.yaml"},
+		"fleet upgrade":        {why: "a kind of one's own", file: "examples/fleet-upgrade/fleet-upgrade.yaml", crd: "examples/fleet-upgrade/crd.yaml"},
+		"storage migration":    {why: "a kind of one's own", file: "examples/storage-migration/storage-migration.yaml", crd: "examples/storage-migration/crd.yaml"},
+		"certificate rotation": {why: "a kind of one's own", file: "examples/certificate-rotation/certificate-rotation.yaml", crd: "examples/certificate-rotation/crd.yaml"},
+		"pod replacement":      {why: "a kind of one's own", file: "examples/pod-replacement/pod-replacement.yaml"},
+		"approval gate":        {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
+		"health check":         {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
+		"both edits":           {why: "they are of different places", file: shipped, diffs: []string{"approval-gate/gate.diff", "health-check/smoke-test.diff"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -101,9 +102,10 @@ func TestMachinesAreSound(t *testing.T) {
 }
 
 // With crashes everywhere: on every way out a restore has ended before the application starts; no step of a canary counts
-// twice, and what it was before is put back; a fleet has what it had but for the waves that went well; no page is left out.
+// twice, and what it was before is put back; a fleet has what it had but for the waves that went well; no page is left out;
+// a key is in use until the next one is there.
 func TestScenarios(t *testing.T) {
-	for _, name := range []string{"database-restore", "canary-release", "fleet-upgrade", "storage-migration"} {
+	for _, name := range []string{"database-restore", "canary-release", "fleet-upgrade", "storage-migration", "certificate-rotation"} {
 		t.Run(name, func(t *testing.T) {
 			file := "examples/" + name + "/" + name + ".yaml"
 			def, diags := fsm.Load(file, []byte(read(t, file)))
