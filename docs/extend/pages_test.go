@@ -72,6 +72,8 @@ func TestMachinesAreSound(t *testing.T) {
 		"fleet upgrade":        {why: "a kind of one's own", file: "examples/fleet-upgrade/fleet-upgrade.yaml", crd: "examples/fleet-upgrade/crd.yaml"},
 		"storage migration":    {why: "a kind of one's own", file: "examples/storage-migration/storage-migration.yaml", crd: "examples/storage-migration/crd.yaml"},
 		"certificate rotation": {why: "a kind of one's own", file: "examples/certificate-rotation/certificate-rotation.yaml", crd: "examples/certificate-rotation/crd.yaml"},
+		"canary analysis":      {why: "a kind of one's own", file: "examples/canary-analysis/canary-analysis.yaml", crd: "examples/canary-analysis/crd.yaml"},
+		"release plan":         {why: "a kind of one's own", file: "examples/release-plan/release-plan.yaml"},
 		"pod replacement":      {why: "a kind of one's own", file: "examples/pod-replacement/pod-replacement.yaml"},
 		"approval gate":        {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
 		"health check":         {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
@@ -103,9 +105,9 @@ func TestMachinesAreSound(t *testing.T) {
 
 // With crashes everywhere: on every way out a restore has ended before the application starts; no step of a canary counts
 // twice, and what it was before is put back; a fleet has what it had but for the waves that went well; no page is left out;
-// a key is in use until the next one is there.
+// a key is in use until the next one is there; no data is not good; a plan leaves no child behind.
 func TestScenarios(t *testing.T) {
-	for _, name := range []string{"database-restore", "canary-release", "fleet-upgrade", "storage-migration", "certificate-rotation"} {
+	for _, name := range []string{"database-restore", "canary-release", "fleet-upgrade", "storage-migration", "certificate-rotation", "canary-analysis", "release-plan"} {
 		t.Run(name, func(t *testing.T) {
 			file := "examples/" + name + "/" + name + ".yaml"
 			def, diags := fsm.Load(file, []byte(read(t, file)))
