@@ -126,7 +126,6 @@ func become(ctx context.Context, c client.Client, p *plan) error {
 	return c.Status().Update(ctx, obj)
 }
 
-// withJob makes a plan whose Job runs.
 // patchedConfigMap is one that a Patch with restore: true of the plan has changed.
 func patchedConfigMap(ctx context.Context, c client.Client) (*plan, error) {
 	p, err := newPlan(ctx, c)
@@ -142,6 +141,7 @@ func patchedConfigMap(ctx context.Context, c client.Client) (*plan, error) {
 	return p, c.Update(ctx, cm)
 }
 
+// withJob makes a plan whose Job runs.
 func withJob(ctx context.Context, c client.Client) (*plan, error) {
 	p, err := newPlan(ctx, c)
 	if err != nil {
