@@ -191,11 +191,13 @@ func includes(now, set any) bool {
 			is = is && includes(n[i], s[i])
 		}
 		return is
-	case string:
-		n, is := now.(string)
-		a, notOne := resource.ParseQuantity(s)
-		b, notOther := resource.ParseQuantity(n)
-		return is && (s == n || notOne == nil && notOther == nil && a.Cmp(b) == 0)
 	}
-	return same(now, set) || fmt.Sprint(now) == fmt.Sprint(set)
+	return sameAmount(fmt.Sprint(now), fmt.Sprint(set))
+}
+
+// sameAmount tells whether two values are written alike, or are one quantity: 1 and 1000m.
+func sameAmount(now, set string) bool {
+	a, notOne := resource.ParseQuantity(now)
+	b, notOther := resource.ParseQuantity(set)
+	return now == set || notOne == nil && notOther == nil && a.Cmp(b) == 0
 }

@@ -26,17 +26,20 @@ var details = map[string]detail{
 	"Machine.apiVersion": constant("phasegate.dev/v1alpha1"),
 	"Machine.kind":       constant("Machine"),
 
-	"MachineSpec.initial":  pattern(phaseName),
-	"MachineSpec.effects":  atMost(32),
-	"MachineSpec.requests": atMost(16),
-	"MachineSpec.status":   names(`^[A-Za-z][A-Za-z0-9]{0,62}$`, 32),
-	"Defaults.poll":        pattern(duration),
-	"Named.name":           pattern(identifier),
-	"Effect.name":          pattern(identifier),
-	"Effect.showAs":        pattern(phaseName),
-	"Request.name":         pattern(identifier),
+	"MachineSpec.initial":   pattern(phaseName),
+	"MachineSpec.effects":   atMost(32),
+	"MachineSpec.requests":  atMost(16),
+	"MachineSpec":           onDeleteInPhases,
+	"MachineSpec.stepLists": func(s *jsonschema.Schema) { s.PropertyNames = &jsonschema.Schema{Pattern: identifier} },
+	"MachineSpec.failure":   constant("undo"),
+	"MachineSpec.deletion":  constant("undo"),
+	"MachineSpec.status":    names(`^[A-Za-z][A-Za-z0-9]{0,62}$`, 32),
+	"Defaults.poll":         pattern(duration),
+	"Named.name":            pattern(identifier),
+	"Effect.name":           pattern(identifier),
+	"Effect.showAs":         pattern(phaseName),
+	"Request.name":          pattern(identifier),
 
-	"Phase":          onDeleteOrDeletion,
 	"Phase.name":     pattern(phaseName),
 	"Phase.showAs":   pattern(phaseName),
 	"Phase.kind":     oneOf(string(v1alpha1.PhaseProgressing), string(v1alpha1.PhaseWaiting), string(v1alpha1.PhaseSteady)),
@@ -51,7 +54,8 @@ var details = map[string]detail{
 	"Require.reason":  pattern(reason),
 	"Exit.to":         pattern(phaseName),
 	"Exit.reason":     pattern(reason),
-	"Step":            exactlyOne("action", "undo", "wait"),
+	"Step":            exactlyOne("action", "undo", "wait", "use"),
+	"Step.use":        pattern(identifier),
 	"Step.undo":       pattern(identifier),
 	"Step.wait":       pattern(duration),
 	"Step.poll":       pattern(duration),
@@ -131,11 +135,17 @@ func exactlyOne(fields ...string) detail {
 	}
 }
 
-func onDeleteOrDeletion(s *jsonschema.Schema) {
+// onDeleteInPhases: each phase says what a deletion does, unless the machine does.
+func onDeleteInPhases(s *jsonschema.Schema) {
 	deletion := jsonschema.NewProperties()
 	deletion.Set("deletion", &jsonschema.Schema{Const: true})
-	s.AnyOf = []*jsonschema.Schema{
+	phases := jsonschema.NewProperties()
+	phases.Set("phases", &jsonschema.Schema{Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		{Title: "onDelete", Required: []string{"onDelete"}},
 		{Title: "deletion: true", Required: []string{"deletion"}, Properties: deletion},
+	}}})
+	s.AnyOf = []*jsonschema.Schema{
+		{Title: "deletion: undo", Required: []string{"deletion"}},
+		{Title: "onDelete in each phase", Properties: phases},
 	}
 }

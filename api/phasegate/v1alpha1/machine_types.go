@@ -50,6 +50,14 @@ type MachineSpec struct {
 	Effects []Effect `json:"effects,omitempty"`
 	// Requests are one-shot commands by a person or a tool.
 	Requests []Request `json:"requests,omitempty"`
+	// StepLists are lists of steps by name, which phases use: `- use: NAME` stands for the steps of the list.
+	StepLists map[string][]Step `json:"stepLists,omitempty"`
+	// Failure is undo: phase RollingBack releases what is held and leads to Failed. A phase of such a name in the file takes the
+	// place of the one that is added.
+	Failure string `json:"failure,omitempty"`
+	// Deletion is undo: phase Aborting releases what is held and leads to Deleted, and a phase without onDelete leads to
+	// Aborting. A phase of such a name in the file takes the place of the one that is added.
+	Deletion string `json:"deletion,omitempty"`
 	// Phases, the first of which need not be the initial one.
 	Phases []Phase `json:"phases"`
 	// Invariants are proved over every reachable state by `lint --prove`.
@@ -216,7 +224,7 @@ type Phase struct {
 	// Message is a template with ${CEL}, shown while every exit is closed.
 	Message string `json:"message,omitempty"`
 
-	// OnDelete is what a deletion does here; required unless deletion is true.
+	// OnDelete is what a deletion does here; required unless deletion is true, or that of the machine is undo.
 	OnDelete *OnDelete `json:"onDelete,omitempty"`
 	// Keeps names effects that stay in place for good from the entry into this
 	// phase on: they leave the ledger, and nobody releases them.
@@ -237,8 +245,10 @@ type Require struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Step is one thing to do: an action, `undo: held`, or `wait: 10s`.
+// Step is one thing to do: an action, `undo: held`, or `wait: 10s`. Or it stands for the steps of a list.
 type Step struct {
+	// Use is the name of a list of spec.stepLists, whose steps stand here.
+	Use string `json:"use,omitempty"`
 	// Action is the name of an action of the program or of spec.actions.
 	Action string `json:"action,omitempty"`
 	// Undo is held: all effects are released, newest first. Or it is an effect that is taken for each item of a forEach: it is

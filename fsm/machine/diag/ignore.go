@@ -3,6 +3,7 @@ package diag
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -46,7 +47,8 @@ func (s *Source) Report(found Diagnostics) Diagnostics {
 	var out Diagnostics
 	comments := ignores(s.lines)
 	for _, x := range found {
-		if !isKnown(x, comments) {
+		once := slices.ContainsFunc(out, func(o Diagnostic) bool { return o.Pos == x.Pos && o.Code == x.Code && o.Message == x.Message }) // of a list that several phases use
+		if !isKnown(x, comments) && !once {
 			out = append(out, x)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -168,6 +169,38 @@ func (s *Source) Finding(path, code, message, fix string) Diagnostic {
 	x := s.diagAt(at, code, message, fix)
 	x.Path = path
 	return x
+}
+
+// Stand lets values that were made of others stand where those do: made has the path of the other by that of each. What is
+// below a value stands where the same is below the other.
+func (s *Source) Stand(made map[string]string) {
+	copies := map[string][]string{}
+	for to, from := range made {
+		copies[from] = append(copies[from], to)
+	}
+	was := maps.Clone(s.at)
+	above(was, func(path, top string) {
+		if made[top] != "" {
+			delete(s.at, path)
+		}
+	})
+	above(was, func(path, top string) {
+		for _, to := range copies[top] {
+			s.at[to+path[len(top):]] = was[path]
+		}
+	})
+}
+
+// above visits each path with each of those above it, and itself.
+func above(at map[string]place, visit func(path, top string)) {
+	for path := range at {
+		visit(path, path)
+		for i, r := range path {
+			if r == '.' || r == '[' {
+				visit(path, path[:i])
+			}
+		}
+	}
 }
 
 func (s *Source) diagAt(at place, code, message, fix string) Diagnostic {

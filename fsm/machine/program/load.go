@@ -12,7 +12,8 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/diag"
 )
 
-// Definition is a machine file that decoded without a finding.
+// Definition is a machine file that decoded without a finding. What the file says in short (step lists, failure, deletion) is
+// written out in it.
 type Definition struct {
 	v1alpha1.Machine
 	*diag.Source
@@ -47,6 +48,9 @@ func Load(file string, data []byte) (*Definition, diag.Diagnostics) {
 	if d.APIVersion != v1alpha1.APIVersion || d.Kind != v1alpha1.KindMachine {
 		return nil, diag.Diagnostics{d.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", d.APIVersion, d.Kind),
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, v1alpha1.KindMachine))}
+	}
+	if diags = d.expand(); len(diags) > 0 {
+		return nil, diags.Sorted()
 	}
 	d.Revision = revisionOf(d.Machine)
 	return d, nil
