@@ -110,15 +110,15 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Decision {
 }
 
 func (r *Run) deadline(ctx context.Context, p *program.Phase) *Decision {
-	r.st.Deadline = deadlineOf(p, r.st.EnteredAt) // of the file as it is now
+	r.st.Deadline = r.deadlineOf(ctx, p) // of the file and the object as they are now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(ctx, program.TimeoutEvent(p), firing{message: fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p))})
+		return r.take(ctx, program.TimeoutEvent(p), firing{message: fmt.Sprintf("%s lasted longer than %s: %s", p.Name, r.timeout(p), r.waitingFor(ctx, p))})
 	}
 	r.overdue = true
-	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
+	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, r.timeout(p))}
 	return nil
 }
 

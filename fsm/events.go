@@ -133,7 +133,9 @@ func enterState(ctx context.Context, e *looplab.Event) {
 	f := e.Args[0].(*firing)
 	r, reason := f.run, cmp.Or(f.reason, e.Event)
 	if r.m.prog.Events[e.Src].Means[e.Event].Renames {
-		r.commit(r.rename(e.Dst, reason))
+		took := r.rename(e.Dst, reason)
+		r.st.Deadline = r.deadlineOf(ctx, r.phase())
+		r.commit(took)
 		return
 	}
 	message := cmp.Or(f.message, f.text.Render(r.value(ctx)))
@@ -144,6 +146,7 @@ func enterState(ctx context.Context, e *looplab.Event) {
 		r.st.State = f.state
 	}
 	took := r.enter(e.Dst, reason, message)
+	r.st.Deadline = r.deadlineOf(ctx, r.phase())
 	r.timing, r.stall, r.message = timing{outside: r.outside}, nil, message // without one, the phase tells its own story
 	r.commit(took)
 }

@@ -13,9 +13,9 @@ import (
 // error, and may be done by then.
 
 // limit notes when the current step must be done.
-func (r *Run) limit(s *program.Step) {
+func (r *Run) limit(ctx context.Context, s *program.Step) {
 	if s.TimeLimit > 0 {
-		r.stepDue = r.st.StepEnteredAt.Add(s.TimeLimit)
+		r.stepDue = r.st.StepEnteredAt.Add(r.atMost(ctx, s.LimitExpr, s.TimeLimit))
 	}
 }
 
@@ -49,7 +49,7 @@ func (r *Run) beforeLimit(after time.Duration) time.Duration {
 // timedOut is what a step comes to that is not done in its time; what it was at then.
 func (r *Run) timedOut(p *program.Phase, what string) Result {
 	s := &p.StepList[r.st.StepIndex]
-	return Result{Err: Terminal("StepTimedOut", "%s is not done after %s: %s", s.Label, s.TimeLimit, what)}
+	return Result{Err: Terminal("StepTimedOut", "%s is not done after %s: %s", s.Label, r.stepDue.Sub(r.st.StepEnteredAt.Time), what)}
 }
 
 // inTime is what came of a step: an error that would be retried ends it where its time is up.

@@ -60,3 +60,28 @@ func TestTheTimeThatAStepHas(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.check(t) })
 	}
 }
+
+func TestDurationsOfExpressions(t *testing.T) {
+	phase := func(step, timeout string) string {
+		return one("    poll: 5s\n    timeout: {" + timeout + ", to: Done}\n    steps: [{action: Look}, {" + step + "}]\n" + toDone)
+	}
+	const after = "after: 1h"
+	good := phase("wait: '${duration(self.spec.grace)}', max: 30m", "after: '${duration(self.spec.limit)}', max: 1h")
+	for name, c := range map[string]badFile{
+		"no bound":               {why: "an object could wait for ever", code: "PG000", bad: phase("wait: ⟦'${duration(self.spec.grace)}'", after), good: good, contains: []string{"a duration from an expression has no bound"}},
+		"no bound of a deadline": {why: "it could never come", code: "PG000", bad: phase("wait: 5s", "after: ⟦'${duration(self.spec.limit)}'"), good: good, contains: []string{"a duration from an expression has no bound"}},
+		"nothing to bound":       {why: "it would be read and mean nothing", code: "PG000", bad: phase("wait: 5s, max: ⟦10s", after), good: good, contains: []string{"max bounds a duration from an expression"}},
+		"no deadline to bound":   {why: "the same", code: "PG000", bad: phase("wait: 5s", after+", max: ⟦2h"), good: good, contains: []string{"max bounds a duration from an expression"}},
+		"a text":                 {why: "an expression alone has a type", code: "PG000", bad: phase("wait: ⟦'${self.spec.hours}h', max: 1h", after), good: good, contains: []string{`"${self.spec.hours}h" is a text, not a duration`}},
+		"a number":               {why: "of what?", code: "PG006", bad: phase("wait: ⟦'${result.n}', max: 1h", after), good: phase("wait: '${duration(string(result.n) + \"m\")}', max: 1h", after), contains: []string{"result.n is int, not a duration"}},
+		"the clock":              {why: "half of it would be over at each look", code: "PG000", bad: phase("wait: ⟦'${timestamp(self.spec.at) - now}', max: 1h", after), good: good, contains: []string{"it reads the clock"}},
+		"a result in a deadline": {why: "there is none when the phase is entered", code: "PG006", bad: phase("wait: 5s", "after: '${result.⟦pause}', max: 1h"), good: good, contains: []string{"result"}},
+		"its own result": {why: "the step has none yet", code: "PG006", bad: one("    timeout: {after: 1h, to: Done}\n    steps: [{action: Look, timeout: '${duration(string(result.⟦n))}', max: 1m}]\n" + toDone),
+			good: phase("action: Look, name: Again, timeout: '${duration(string(result.n) + \"s\")}', max: 1m", after), contains: []string{"result"}},
+		"a state value without one": {why: "the step would fail each time", code: "PG023",
+			bad:  strings.Replace(phase("wait: ⟦'${state.pause}', max: 1h", after), "  phases:", "  state: {pause: {type: duration}}\n  phases:", 1),
+			good: strings.Replace(phase("wait: '${state.pause}', max: 1h", after), "  phases:", "  state: {pause: {type: duration, initial: 5s}}\n  phases:", 1), contains: []string{"state.pause may not be assigned here"}},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}

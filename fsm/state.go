@@ -60,18 +60,11 @@ func (s *state) note(t v1alpha1.Transition) *v1alpha1.Transition {
 	return &t
 }
 
-// arrive stores the phase, and what it says of every object in it.
+// arrive stores the phase, and what it says of every object in it, but for the deadline.
 func (s *state) arrive(to string) {
 	p := s.m.prog.Phases[to]
-	s.st.Phase, s.st.Blocked, s.st.Deadline = to, nil, deadlineOf(p, s.st.EnteredAt)
+	s.st.Phase, s.st.Blocked, s.st.Deadline = to, nil, nil
 	s.st.Held = slices.DeleteFunc(s.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Effect()) })
-}
-
-func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
-	if p.TimeoutAfter == 0 || since == nil {
-		return nil
-	}
-	return new(metav1.NewMicroTime(since.Add(p.TimeoutAfter)))
 }
 
 // fixed are the parameters that the action of a step has from the ledger: of two entries

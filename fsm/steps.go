@@ -20,7 +20,7 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Decision {
 		if (s.WaitFor > 0 || s.TimeLimit > 0) && r.st.StepEnteredAt == nil {
 			r.st.StepEnteredAt = new(r.now())
 		}
-		r.limit(s)
+		r.limit(ctx, s)
 		asked := r.truth(ctx, s.IfExpr)
 		if asked.err != nil {
 			return r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
@@ -39,12 +39,7 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Decision {
 func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	switch {
 	case s.WaitFor > 0:
-		if left := s.WaitFor - r.input.Now().Sub(r.st.StepEnteredAt.Time); left > 0 {
-			r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+s.Wait)
-			return r.sleep(left)
-		}
-		r.advance()
-		return nil
+		return r.wait(ctx, s, p)
 	case s.Undo != "":
 		at, err := r.nextUndo(ctx, s)
 		switch {
@@ -65,6 +60,25 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		return r.hold(ctx, s, p)
 	}
 	return r.call(ctx, s, p)
+}
+
+func (r *Run) wait(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+	d, err := r.waitOf(ctx, s)
+	if err != nil {
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+	}
+	left := d - r.input.Now().Sub(r.st.StepEnteredAt.Time)
+	if left <= 0 {
+		r.advance()
+		return nil
+	}
+	r.resetBackoff()
+	text := s.Wait
+	if s.WaitExpr != nil {
+		text = d.String()
+	}
+	r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+text)
+	return r.sleep(left)
 }
 
 // done takes the outcome of the action that Decide asked for.

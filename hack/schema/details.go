@@ -19,6 +19,9 @@ const (
 	pluralName = `^[a-z][a-z0-9]*$`
 )
 
+// durationOrExpr is a duration, or an expression that comes to one.
+const durationOrExpr = `^(\$\{(.|\n)*\}|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+
 type detail func(*jsonschema.Schema)
 
 // details are by type, or type and field.
@@ -48,7 +51,9 @@ var details = map[string]detail{
 
 	"ForEach.toleratedFailures": between("0", "100"),
 	"Step.consecutive":          between("2", "100"),
-	"Step.timeout":              pattern(duration),
+	"Step.timeout":              pattern(durationOrExpr),
+	"Step.max":                  pattern(duration),
+	"Timeout.max":               pattern(duration),
 
 	"Require.else":    pattern(phaseName),
 	"Require.reason":  pattern(reason),
@@ -57,10 +62,10 @@ var details = map[string]detail{
 	"Step":            exactlyOne("action", "undo", "wait", "use"),
 	"Step.use":        pattern(identifier),
 	"Step.undo":       pattern(identifier),
-	"Step.wait":       pattern(duration),
+	"Step.wait":       pattern(durationOrExpr),
 	"Step.poll":       pattern(duration),
 	"Timeout":         exactlyOne("to", "stalled"),
-	"Timeout.after":   pattern(duration),
+	"Timeout.after":   pattern(durationOrExpr),
 	"Timeout.to":      pattern(phaseName),
 	"Timeout.stalled": pattern(reason),
 	"Timeout.reason":  pattern(reason),

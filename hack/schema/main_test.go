@@ -191,6 +191,8 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"forEach without in":   {"over what?", edited("poll: 5s", "steps: [{action: Work, forEach: {key: item}}], poll: 5s")},
 		"too many failures":    {"the state lists them", edited("poll: 5s", "steps: [{action: Work, forEach: {in: '[1]', toleratedFailures: 101}}], poll: 5s")},
 		"once in a row":        {"that is no row", edited("poll: 5s", "steps: [{action: Work, until: 'true', consecutive: 1}], poll: 5s")},
+		"wait of a text":       {"no unit around an expression", edited("poll: 5s", "steps: [{wait: '${self.spec.n}s', max: 5s}], poll: 5s")},
+		"bound of a bound":     {"it is written out", edited("poll: 5s", "timeout: {after: '${duration(self.spec.n)}', max: '${self.spec.n}', to: Done}, poll: 5s")},
 		"timeout to nowhere":   {"neither to nor stalled", edited("poll: 5s", "timeout: {after: 5s}, poll: 5s")},
 		"timeout of two kinds": {"both to and stalled", edited("poll: 5s", "timeout: {after: 5s, to: Done, stalled: Late}, poll: 5s")},
 		"no onDelete":          {"each phase must say it", edited(", onDelete: {none: true}", "")},

@@ -256,7 +256,7 @@ type Step struct {
 	Undo string `json:"undo,omitempty"`
 	// Keys is a CEL list of the keys for which Undo releases; without it all.
 	Keys string `json:"keys,omitempty"`
-	// Wait is a Go duration, counted from the moment the step became the current one.
+	// Wait is a Go duration, counted from the moment the step became the current one, or ${CEL} that comes to one.
 	Wait string `json:"wait,omitempty"`
 
 	// Name of the step where the action's is not telling or not unique.
@@ -274,8 +274,11 @@ type Step struct {
 	Until string `json:"until,omitempty"`
 	// Consecutive is how often in a row Until must be true, a Poll apart: 2 to 100; else once.
 	Consecutive int32 `json:"consecutive,omitempty"`
-	// Timeout is how long after it became the current one the step must be done, else it fails with a terminal error: a Go duration.
+	// Timeout is how long after it became the current one the step must be done, else it fails with a terminal error: a Go duration,
+	// or ${CEL} that comes to one.
 	Timeout string `json:"timeout,omitempty"`
+	// Max bounds what the ${CEL} of Wait or Timeout comes to: a Go duration.
+	Max string `json:"max,omitempty"`
 	// Poll is how soon the step is repeated while it waits: a Go duration.
 	Poll string `json:"poll,omitempty"`
 	// Retry is the backoff after an error, instead of the phase's.
@@ -313,8 +316,10 @@ type Exit struct {
 // Timeout is a deadline counted from the entry into the phase. It has exactly one
 // of To and Stalled.
 type Timeout struct {
-	// After is a Go duration such as 2h.
+	// After is a Go duration such as 2h, or ${CEL} that comes to one.
 	After string `json:"after"`
+	// Max bounds what the ${CEL} of After comes to: a Go duration.
+	Max string `json:"max,omitempty"`
 	// To is the phase that it leads to.
 	To string `json:"to,omitempty"`
 	// Stalled is a reason: raise the condition and stay.

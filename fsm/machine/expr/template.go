@@ -87,6 +87,11 @@ func (t *Template) alone() *Expr {
 	return nil
 }
 
+// Alone is the expression of a template, nil where it does not compile; is: the template is nothing else.
+func (t *Template) Alone() (e *Expr, is bool) {
+	return t.alone(), len(t.parts) == 1 && t.parts[0].text == ""
+}
+
 // Within are the expressions that stand in a text with more than them.
 func (t *Template) Within() (texts []string) {
 	for _, part := range t.parts {

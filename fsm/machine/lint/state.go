@@ -100,6 +100,7 @@ func (f *assigned) check(p *program.Phase, has program.EffectSet) {
 			}
 		}
 	}
+	look(p.Path+".timeout.after", p.TimeoutExpr)
 	for i, r := range p.Requirements {
 		look(fmt.Sprintf("%s.require[%d].when", p.Path, i), r.WhenExpr)
 	}
@@ -122,6 +123,8 @@ func (f *assigned) checkStep(s *program.Step, look func(path string, e *expr.Exp
 		look(s.Path+".forEach.key", l.Key)
 		look(s.Path+".forEach.parallel", l.ParallelExpr)
 	}
+	look(s.Path+".wait", s.WaitExpr)
+	look(s.Path+".timeout", s.LimitExpr)
 	look(s.Path+".failWhen", s.FailWhenExpr)
 	look(s.Path+".until", s.UntilExpr)
 	actions := []*program.Action{s.Bound}

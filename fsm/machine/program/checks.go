@@ -2,8 +2,12 @@ package program
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/machine/expr"
 )
 
 // mostInARow is how often in a row until may have to be true.
@@ -35,12 +39,51 @@ func (c *compiler) checkFailWhen(s *Step) {
 // timeLimit is how long a step may take.
 func (c *compiler) timeLimit(s *Step, p *Phase) {
 	path := s.Path + ".timeout"
-	s.TimeLimit = c.duration(path, s.Timeout)
+	s.TimeLimit, s.LimitExpr = c.bounded(path, s.Timeout, s.Path+".max", s.Max)
+	c.unbounded(s.Path+".max", s.Max, s.Wait, s.Timeout)
 	switch {
-	case s.TimeLimit == 0:
+	case s.Timeout == "":
 	case s.Wait != "":
 		c.find(path, "PG000", "a wait ends by itself", "remove the timeout")
-	case p.Timeout != nil && p.Timeout.To != "" && p.TimeoutAfter > 0 && s.TimeLimit >= p.TimeoutAfter:
+	case p.Timeout != nil && p.Timeout.To != "" && p.TimeoutExpr == nil && s.LimitExpr == nil && p.TimeoutAfter > 0 && s.TimeLimit >= p.TimeoutAfter:
 		c.find(path, "PG000", fmt.Sprintf("the step may take %s, and its phase ends after %s: it never fails by this", s.Timeout, p.Timeout.After), "make it shorter than timeout.after of the phase, or remove it")
 	}
+}
+
+// bounded is a duration, or an expression that comes to one, with the longest that it may come to. That is written out, so that
+// no object chooses how long its machine waits.
+func (c *compiler) bounded(path, text, maxPath, most string) (time.Duration, *expr.Expr) {
+	if !isExpr(text) {
+		return c.duration(path, text), nil
+	}
+	e, is := c.template(path, text).Alone()
+	switch {
+	case !is:
+		c.find(path, "PG000", fmt.Sprintf("%q is a text, not a duration", text), "write one expression and nothing around it: '${duration(self.spec.pause)}'")
+	case e != nil && !expr.TypeDuration.Fits(e.Out):
+		c.find(path, "PG006", fmt.Sprintf("%s is %s, not a duration", e.Text, e.Out), "write duration(…)")
+	case e != nil && e.ReadsClock(c.prog.Variables):
+		c.find(path, "PG000", "it reads the clock, and would be another duration at each look", "wait for a time with an exit: when: 'now >= timestamp(self.spec.at)', and poll:")
+	}
+	if most == "" {
+		c.find(path, "PG000", "a duration from an expression has no bound", "add max: 24h, the longest that it may come to")
+	}
+	return c.duration(maxPath, most), e
+}
+
+func isExpr(duration string) bool { return strings.Contains(duration, "${") }
+
+// unbounded refuses a bound of what is written out.
+func (c *compiler) unbounded(path, most string, of ...string) {
+	if most != "" && !slices.ContainsFunc(of, isExpr) {
+		c.find(path, "PG000", "max bounds a duration from an expression, and there is none", "remove it")
+	}
+}
+
+// TimeoutText says for people when a timeout passes.
+func TimeoutText(t *v1alpha1.Timeout) string {
+	if t.Max != "" {
+		return t.After + ", at most " + t.Max
+	}
+	return t.After
 }

@@ -150,10 +150,11 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 		defRetry.To = ""
 	}
 	p.Backoff = c.retry(path+".retry", src.Retry, defRetry)
-	if src.Timeout != nil {
-		p.TimeoutAfter = c.duration(path+".timeout.after", src.Timeout.After)
-	}
 	c.scope.NoResults()
+	if t := src.Timeout; t != nil {
+		p.TimeoutAfter, p.TimeoutExpr = c.bounded(path+".timeout.after", t.After, path+".timeout.max", t.Max)
+		c.unbounded(path+".timeout.max", t.Max, t.After)
+	}
 	for i, r := range src.Require {
 		at := fmt.Sprintf("%s.require[%d]", path, i)
 		p.Requirements = append(p.Requirements, Requirement{r, c.expr(at+".when", r.When, true), c.template(at+".message", r.Message)})
@@ -220,7 +221,8 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	if Count(src.Action != "", src.Undo != "", src.Wait != "") != 1 {
 		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
 	}
-	s.WaitFor = c.duration(path+".wait", src.Wait)
+	s.WaitFor, s.WaitExpr = c.bounded(path+".wait", src.Wait, path+".max", src.Max)
+	c.timeLimit(&s, p)
 	if src.Poll != "" {
 		s.PollEvery = c.duration(path+".poll", src.Poll)
 	}
@@ -235,7 +237,6 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	s.UntilExpr = c.expr(path+".until", src.Until, true)
 	c.checkInARow(&s, p)
 	c.checkFailWhen(&s)
-	c.timeLimit(&s, p)
 	c.scope.Item = false
 	if s.Loop != nil { // what one item has said is forgotten with the next
 		c.scope.KeepResults(before)

@@ -31,7 +31,7 @@ func (p *Phase) listEdges() []Edge {
 		}
 	}
 	if p.Timeout != nil {
-		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, p.Timeout.After, p.Timeout.Reason)
+		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, TimeoutText(p.Timeout), p.Timeout.Reason)
 	}
 	add(p.Backoff.To, "retry.to", ReasonExhausted, EdgeRetry, fmt.Sprintf("%d attempts", p.Backoff.Attempts), "")
 	for i := range p.StepList {

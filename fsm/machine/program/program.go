@@ -60,6 +60,8 @@ type Phase struct {
 	Converts map[string]expr.Type
 	// External: a step of it may call something outside the cluster.
 	External bool
+	// TimeoutExpr is what timeout.after comes to; TimeoutAfter is the longest then. Nil: it is that.
+	TimeoutExpr *expr.Expr
 }
 
 // Requirement is asked before the first step of a phase.
@@ -114,20 +116,22 @@ type Step struct {
 	Bound              *Action
 	Label              string
 	IfExpr, UntilExpr  *expr.Expr
-	FailWhenExpr       *expr.Expr
 	WaitFor, PollEvery time.Duration
-	// TimeLimit is how long it may take; 0: for ever.
-	TimeLimit      time.Duration
-	Backoff        Backoff
-	Text           *expr.Template
-	Acquires, Path string
-	Releases       string
+	Backoff            Backoff
+	Text               *expr.Template
+	Acquires, Path     string
+	Releases           string
 	// Loop is nil where the step has no forEach.
 	Loop *Loop
 	// KeysExpr says for which keys an effect is released; nil: all.
 	KeysExpr *expr.Expr
 	// ID is the same for every call of the step, and for no other step.
 	ID string
+	// TimeLimit is how long it may take; 0: for ever.
+	TimeLimit time.Duration
+	// WaitExpr and LimitExpr are what wait and timeout come to; WaitFor and TimeLimit are the longest then. Nil: they are that.
+	WaitExpr, LimitExpr *expr.Expr
+	FailWhenExpr        *expr.Expr
 }
 
 // Loop is a forEach.

@@ -56,7 +56,7 @@ func (e Edge) when() string {
 func StayWords(p *v1alpha1.Phase) []string {
 	var all []string
 	if t := p.Timeout; t != nil && t.Stalled != "" {
-		all = append(all, "after "+t.After+": Stalled ("+t.Stalled+"), and stays")
+		all = append(all, "after "+TimeoutText(t)+": Stalled ("+t.Stalled+"), and stays")
 	}
 	if d := p.OnDelete; d != nil && d.Hold != "" {
 		all = append(all, "deletion: held ("+d.Hold+")")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/phasegate/phasegate/fsm/machine/program"
 	"github.com/phasegate/phasegate/fsm/show/graph"
 )
 
@@ -36,9 +37,9 @@ func (t *Describer) timings(b *strings.Builder) {
 			poll = "every " + short(every)
 		}
 		if p.Timeout != nil && p.Timeout.To != "" {
-			timeout = p.Timeout.After + " → " + p.Timeout.To
+			timeout = program.TimeoutText(p.Timeout) + " → " + p.Timeout.To
 		} else if p.Timeout != nil {
-			timeout = p.Timeout.After + ", then Stalled"
+			timeout = program.TimeoutText(p.Timeout) + ", then Stalled"
 		}
 		switch {
 		case rests(p):

@@ -34,7 +34,7 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	}
 	switch {
 	case s.Wait != "":
-		out.Does = "Waits " + s.Wait + "."
+		out.Does = "Waits " + atMost(s.Wait, s.Max) + "."
 	case s.Undo != "":
 		if s.Undo != program.UndoHeld {
 			out.Does = fmt.Sprintf("Releases %s, newest first", s.Undo)
@@ -53,11 +53,16 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	note(s.Until != "" && pace.Poll == 0, "repeated at each change until %s", s.Until)
 	note(s.Consecutive > 0, "that must be true %d times in a row", s.Consecutive)
 	note(s.Action != "" && s.Until == "" && s.Poll != "", "looked at again every %s while it is not done", short(pace.Poll))
-	note(s.TimeLimit > 0, "fails for good when it is not done after %s (StepTimedOut)", short(s.TimeLimit))
+	note(s.Timeout != "", "fails for good when it is not done after %s (StepTimedOut)", atMost(s.Timeout, s.Max))
 	note(s.Message != "", "the message meanwhile is: %s", s.Message)
 	own, others := afterError(p, usual.Poll, pace), afterError(p, usual.Poll, usual)
 	note(own != others, "%s", own)
 	return out
+}
+
+// atMost is a duration as the file has it, and its bound.
+func atMost(duration, most string) string {
+	return program.TimeoutText(&v1alpha1.Timeout{After: duration, Max: most})
 }
 
 // action tells what the program says of an action, and which effect it is of.

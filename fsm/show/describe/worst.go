@@ -41,7 +41,7 @@ func (t *Describer) worst(from string) Worst {
 			w.Unbounded = append(w.Unbounded, why)
 		}
 		if p.Timeout != nil {
-			w.Timeouts = append(w.Timeouts, name+" "+p.Timeout.After)
+			w.Timeouts = append(w.Timeouts, name+" "+program.TimeoutText(p.Timeout))
 		}
 		circle := t.circle(name)
 		if len(circle) > 0 && !told[circle[0]] {
@@ -133,8 +133,7 @@ func (t *Describer) longest(from string, known map[string]leg) leg {
 		}
 	}
 	if p := t.prog.Phases[from]; p.Timeout != nil && !rests(p) {
-		own, _ := time.ParseDuration(p.Timeout.After) // checked when the machine was bound
-		l.bound += own
+		l.bound += p.TimeoutAfter
 	}
 	l.path = slices.Concat([]string{from}, l.path)
 	known[from] = l

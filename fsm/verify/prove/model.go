@@ -25,6 +25,7 @@ func newProver(m *fsm.Machine) *prover {
 		for i := range ph.StepList {
 			s := &ph.StepList[i]
 			p.fallible[s.IfExpr] = s.Backoff.Attempts
+			p.fallible[s.WaitExpr] = s.Backoff.Attempts
 			p.steps[s] = p.modelOf(s, ph)
 		}
 	}
@@ -72,13 +73,14 @@ func bare(of *program.Program) *program.Program {
 	}
 	for _, old := range of.Order {
 		ph := *old
-		ph.Text = nil
+		ph.Text, ph.TimeoutExpr = nil, nil
 		ph.Requirements, ph.StepList, ph.Exits = slices.Clone(old.Requirements), slices.Clone(old.StepList), slices.Clone(old.Exits)
 		for i := range ph.Requirements {
 			ph.Requirements[i].Text = nil
 		}
 		for i := range ph.StepList {
 			ph.StepList[i].Text = nil
+			ph.StepList[i].LimitExpr = nil    // whatever it comes to, the time passes
 			ph.StepList[i].FailWhenExpr = nil // what it comes to is a failure of the action
 			ph.StepList[i].Consecutive = 0    // until it was often enough is a way of not yet
 			ph.StepList[i].Bound = &program.Action{Use: ph.StepList[i].Bound.Use}
