@@ -26,7 +26,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if t, is := errors.AsType[*TerminalError](o.Err); is {
 		class, reason = program.ClassTerminal, t.Reason
 	}
-	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
+	exhausted := policy.Ends(class, r.st.Attempts)
 	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
 		r.next = r.caught(ctx, p.OnError[i], cmp.Or(reason, string(class)+"Error"), text)
 		return r.next

@@ -85,3 +85,22 @@ func TestDurationsOfExpressions(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.check(t) })
 	}
 }
+
+func TestClassesThatAreNotRetried(t *testing.T) {
+	phase := func(retry string) string {
+		return one("    poll: 5s\n    timeout: {after: 1h, to: Done}\n    steps: [{action: Look, retry: {" + retry + "}}]\n" + toDone)
+	}
+	good := phase("nonRetryable: [Forbidden, Invalid], to: Done")
+	for name, c := range map[string]badFile{
+		"unknown":  {why: "a typo would be retried", code: "PG000", bad: phase("nonRetryable: [⟦Forbiden]"), good: good, contains: []string{`unknown error class "Forbiden"`}},
+		"terminal": {why: "it never is", code: "PG000", bad: phase("nonRetryable: [Forbidden, ⟦Terminal]"), good: good, contains: []string{"a Terminal error is never retried"}},
+		"any":      {why: "that has another name", code: "PG000", bad: phase("nonRetryable: [⟦'*']"), good: good, contains: []string{"* would be all classes"}},
+		"twice":    {why: "one of them was meant to be another", code: "PG000", bad: phase("nonRetryable: [Invalid, ⟦Invalid]"), good: good, contains: []string{"Invalid is there twice"}},
+		"none":     {why: "nothing would lead there", code: "PG000", bad: phase("nonRetryable: [], to: ⟦Done"), good: good, contains: []string{"retry.to without attempts or nonRetryable is never reached"}},
+		"hot": {why: "what is not retried leads on at once", code: "PG103",
+			bad:  phases("  - {name: One, steps: [{action: Look}], retry: {nonRetryable: [Invalid], to: ⟦Two}, next: [{to: Done, when: guards.a}], timeout: {after: 1h, to: Done}, onDelete: {to: Out}}\n  - {name: Two, next: [{to: One}], onDelete: {to: Out}}\n" + rest),
+			good: phases("  - {name: One, poll: 5s, steps: [{action: Look}], retry: {nonRetryable: [Invalid], to: Two}, next: [{to: Done, when: guards.a}], timeout: {after: 1h, to: Done}, onDelete: {to: Out}}\n  - {name: Two, next: [{to: One}], onDelete: {to: Out}}\n" + rest), contains: []string{"phase One leads back to itself without ever waiting"}},
+	} {
+		t.Run(name, func(t *testing.T) { c.check(t) })
+	}
+}

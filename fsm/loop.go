@@ -161,7 +161,7 @@ func (r *Run) itemEnds(ctx context.Context, s *program.Step, o Result) {
 		l.looked[r.item.Key] = true
 		o.Err = fmt.Errorf("%s: %w", r.item.Key, o.Err)
 		_, terminal := errors.AsType[*TerminalError](o.Err)
-		final := terminal || o.Class == program.ClassTerminal || s.Backoff.Attempts > 0 && r.st.Attempts+1 >= s.Backoff.Attempts
+		final := terminal || o.Class == program.ClassTerminal || s.Backoff.Ends(o.Class, r.st.Attempts+1)
 		switch {
 		case !final:
 			l.failed = cmp.Or(l.failed, &o)

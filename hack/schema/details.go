@@ -53,6 +53,7 @@ var details = map[string]detail{
 	"Step.consecutive":          between("2", "100"),
 	"Step.timeout":              pattern(durationOrExpr),
 	"Step.max":                  pattern(duration),
+	"Retry.nonRetryable":        items(oneOf("Conflict", "Forbidden", "NotFound", "Invalid", "Timeout", "Throttled", "Unavailable")),
 	"Timeout.max":               pattern(duration),
 
 	"Require.else":    pattern(phaseName),
@@ -72,7 +73,7 @@ var details = map[string]detail{
 	"OnDelete":        exactlyOne("to", "hold", "none"),
 	"OnDelete.to":     pattern(phaseName),
 	"OnDelete.none":   constant(true),
-	"Retry":           func(s *jsonschema.Schema) { s.DependentRequired = map[string][]string{"to": {"attempts"}} },
+	"Retry":           toNeedsAnEnd,
 	"Retry.base":      pattern(duration),
 	"Retry.max":       pattern(duration),
 	"Retry.factor":    between("1", ""),
@@ -138,6 +139,13 @@ func exactlyOne(fields ...string) detail {
 			s.OneOf = append(s.OneOf, &jsonschema.Schema{Title: field, Required: []string{field}})
 		}
 	}
+}
+
+func toNeedsAnEnd(s *jsonschema.Schema) {
+	s.DependentSchemas = map[string]*jsonschema.Schema{"to": {AnyOf: []*jsonschema.Schema{
+		{Title: "attempts", Required: []string{"attempts"}},
+		{Title: "nonRetryable", Required: []string{"nonRetryable"}},
+	}}}
 }
 
 // onDeleteInPhases: each phase says what a deletion does, unless the machine does.

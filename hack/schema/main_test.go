@@ -179,6 +179,7 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"attempts":             {"half an attempt", edited("poll: 5s", "retry: {attempts: 1.5}, poll: 5s")},
 		"factor":               {"a backoff that shrinks", edited("poll: 5s", "retry: {factor: 0.5}, poll: 5s")},
 		"jitter":               {"more than all of it", edited("poll: 5s", "retry: {jitter: 2}, poll: 5s")},
+		"class not retried":    {"no such class", edited("poll: 5s", "retry: {nonRetryable: [Terminal]}, poll: 5s")},
 		"to without attempts":  {"never reached", edited("poll: 5s", "retry: {to: Done}, poll: 5s")},
 		"phase kind":           {"not one of three", edited("poll: 5s", "kind: stedy, poll: 5s")},
 		"terminal":             {"not one of two", edited("terminal: success", "terminal: true")},

@@ -340,8 +340,10 @@ type Retry struct {
 	Jitter *float64 `json:"jitter,omitempty"`
 	// Attempts is how many errors in a row end the retries; 0 means never.
 	Attempts int32 `json:"attempts,omitempty"`
-	// To is the phase that they lead to then; it needs attempts.
+	// To is the phase that they lead to then; it needs attempts or nonRetryable.
 	To string `json:"to,omitempty"`
+	// NonRetryable are the classes of errors of which the first is the last attempt.
+	NonRetryable []string `json:"nonRetryable,omitempty"`
 }
 
 // OnError is where a class of error leads once it is not retried any more.

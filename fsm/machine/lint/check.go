@@ -132,12 +132,23 @@ func immediateEdges(p *program.Phase) []program.Edge {
 			}
 		case program.EdgeError:
 			// A terminal error is caught at once, any other where retries do not end.
-			if caught := program.Class(e.Guard); len(p.StepList) > 0 && (caught == program.ClassTerminal || caught == program.ClassAny || p.Backoff.Attempts == 0) {
+			if caught := program.Class(e.Guard); len(p.StepList) > 0 && (caught == program.ClassTerminal || caught == program.ClassAny || p.Backoff.Attempts == 0 || endsAtOnce(p, caught)) {
+				out = append(out, e)
+			}
+		case program.EdgeRetry:
+			if endsAtOnce(p, "") {
 				out = append(out, e)
 			}
 		}
 	}
 	return out
+}
+
+// endsAtOnce tells whether an error of a class, empty: of any, is the last attempt of a step.
+func endsAtOnce(p *program.Phase, class program.Class) bool {
+	return slices.ContainsFunc(p.StepList, func(s program.Step) bool {
+		return slices.Contains(s.Backoff.NonRetryable, class) || class == "" && len(s.Backoff.NonRetryable) > 0
+	})
 }
 
 // cycle is the shortest way from a phase back to itself; nil when there is none.

@@ -99,12 +99,13 @@ func (f *findings) retry(path string, src *v1alpha1.Retry, base Backoff) Backoff
 		return base
 	}
 	r := Backoff{Base: cmp.Or(f.duration(path+".base", src.Base), base.Base), Max: cmp.Or(f.duration(path+".max", src.Max), base.Max),
-		Factor: cmp.Or(src.Factor, base.Factor), Jitter: *cmp.Or(src.Jitter, &base.Jitter), Attempts: src.Attempts, To: src.To}
+		Factor: cmp.Or(src.Factor, base.Factor), Jitter: *cmp.Or(src.Jitter, &base.Jitter), Attempts: src.Attempts, To: src.To,
+		NonRetryable: f.nonRetryable(path+".nonRetryable", src.NonRetryable, base.NonRetryable)}
 	if r.Factor < 1 || r.Jitter < 0 || r.Jitter > 1 || r.Attempts < 0 {
 		f.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
 	}
-	if r.To != "" && r.Attempts == 0 {
-		f.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
+	if r.To != "" && r.Attempts == 0 && len(r.NonRetryable) == 0 {
+		f.find(path+".to", "PG000", "retry.to without attempts or nonRetryable is never reached", "add attempts: N")
 	}
 	return r
 }

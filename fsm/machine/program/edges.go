@@ -33,10 +33,10 @@ func (p *Phase) listEdges() []Edge {
 	if p.Timeout != nil {
 		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, TimeoutText(p.Timeout), p.Timeout.Reason)
 	}
-	add(p.Backoff.To, "retry.to", ReasonExhausted, EdgeRetry, fmt.Sprintf("%d attempts", p.Backoff.Attempts), "")
+	add(p.Backoff.To, "retry.to", ReasonExhausted, EdgeRetry, p.Backoff.EndsBy(), "")
 	for i := range p.StepList {
 		if s := &p.StepList[i]; s.Backoff.To != p.Backoff.To {
-			add(s.Backoff.To, fmt.Sprintf("steps[%d].retry.to", i), StepRetryEvent(s), EdgeRetry, fmt.Sprintf("%d attempts", s.Backoff.Attempts), "")
+			add(s.Backoff.To, fmt.Sprintf("steps[%d].retry.to", i), StepRetryEvent(s), EdgeRetry, s.Backoff.EndsBy(), "")
 		}
 	}
 	for i, e := range p.OnError {

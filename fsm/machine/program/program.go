@@ -179,12 +179,14 @@ type Assignment struct {
 	Expr *expr.Expr
 }
 
-// Backoff is how a step is tried again. Attempts is 0 where that never ends; To is where it leads, if anywhere.
+// Backoff is how a step is tried again. Attempts is 0 where that never ends; an error of the classes NonRetryable ends it at once.
+// To is where it leads then, if anywhere.
 type Backoff struct {
 	Base, Max      time.Duration
 	Factor, Jitter float64
 	Attempts       int32
 	To             string
+	NonRetryable   []Class
 }
 
 // Request is a one-shot request.

@@ -27,6 +27,9 @@ func (e Edge) opens() string {
 	case EdgeTimeout:
 		return "after " + e.Guard
 	case EdgeRetry:
+		if strings.Contains(e.Guard, "error") {
+			return "after " + e.Guard
+		}
 		return "after " + e.Guard + " that fail"
 	case EdgeError:
 		if e.Guard == string(ClassAny) {

@@ -105,12 +105,12 @@ func afterError(p *program.Phase, poll time.Duration, pace fsm.Pace) string {
 		text += fmt.Sprintf(", then %s times as long, at most %s", strconv.FormatFloat(pace.Factor, 'g', -1, 64), short(pace.Max))
 	}
 	switch {
-	case pace.Attempts == 0:
+	case pace.Attempts == 0 && len(pace.NonRetryable) == 0:
 		return text + ", without end"
 	case pace.To != "":
-		return text + fmt.Sprintf("; after %d attempts → %s", pace.Attempts, pace.To)
+		return text + fmt.Sprintf("; after %s → %s", pace.EndsBy(), pace.To)
 	}
-	return text + fmt.Sprintf("; after %d attempts Stalled, then every %s", pace.Attempts, short(pace.Max))
+	return text + fmt.Sprintf("; after %s Stalled, then every %s", pace.EndsBy(), short(pace.Max))
 }
 
 // short leaves out what is zero: 24h, not 24h0m0s.

@@ -111,6 +111,11 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 			named = append(named, class)
 		}
 	}
+	for _, class := range s.Backoff.NonRetryable {
+		if !slices.Contains(named, class) {
+			named = append(named, class)
+		}
+	}
 	model.failures = []failure{{Result: fsm.Result{Err: errForGood}}}
 	for _, class := range named {
 		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
