@@ -92,7 +92,7 @@ func TestClassesThatAreNotRetried(t *testing.T) {
 	}
 	good := phase("nonRetryable: [Forbidden, Invalid], to: Done")
 	for name, c := range map[string]badFile{
-		"unknown":  {why: "a typo would be retried", code: "PG000", bad: phase("nonRetryable: [⟦Forbiden]"), good: good, contains: []string{`unknown error class "Forbiden"`}},
+		"unknown":  {why: "a typo would be retried", code: "PG000", bad: phase("nonRetryable: [⟦Forbid]"), good: good, contains: []string{`unknown error class "Forbid"`}},
 		"terminal": {why: "it never is", code: "PG000", bad: phase("nonRetryable: [Forbidden, ⟦Terminal]"), good: good, contains: []string{"a Terminal error is never retried"}},
 		"any":      {why: "that has another name", code: "PG000", bad: phase("nonRetryable: [⟦'*']"), good: good, contains: []string{"* would be all classes"}},
 		"twice":    {why: "one of them was meant to be another", code: "PG000", bad: phase("nonRetryable: [Invalid, ⟦Invalid]"), good: good, contains: []string{"Invalid is there twice"}},

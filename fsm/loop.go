@@ -19,13 +19,17 @@ import (
 // are under way. One run looks at each of them once, a round: what waits goes to the end of those under way, and an error
 // that is tried again is told once the others had their turn.
 
-// each goes on with the items of the current step; nil means that the last is done.
-func (r *Run) each(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+// loop goes on with the items of the current step; nil means that the last is done.
+func (r *Run) loop(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	if r.round == nil {
 		if err := r.beginRound(ctx, s); err != nil {
 			return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		}
 	}
+	return r.each(ctx, s, p)
+}
+
+func (r *Run) each(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
 	l := r.round
 	if len(l.left) == 0 {
 		return r.endLoop(ctx, s, p)

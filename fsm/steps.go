@@ -51,7 +51,7 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		}
 		return r.undo(ctx, s, p, r.st.Held[at])
 	case s.Loop != nil:
-		return r.each(ctx, s, p)
+		return r.loop(ctx, s, p)
 	}
 	switch d := r.outOfTime(ctx, s, p); {
 	case d != nil:

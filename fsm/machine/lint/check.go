@@ -132,7 +132,7 @@ func immediateEdges(p *program.Phase) []program.Edge {
 			}
 		case program.EdgeError:
 			// A terminal error is caught at once, any other where retries do not end.
-			if caught := program.Class(e.Guard); len(p.StepList) > 0 && (caught == program.ClassTerminal || caught == program.ClassAny || p.Backoff.Attempts == 0 || endsAtOnce(p, caught)) {
+			if caughtAtOnce(p, program.Class(e.Guard)) {
 				out = append(out, e)
 			}
 		case program.EdgeRetry:
@@ -142,6 +142,10 @@ func immediateEdges(p *program.Phase) []program.Edge {
 		}
 	}
 	return out
+}
+
+func caughtAtOnce(p *program.Phase, class program.Class) bool {
+	return len(p.StepList) > 0 && (class == program.ClassTerminal || class == program.ClassAny || p.Backoff.Attempts == 0 || endsAtOnce(p, class))
 }
 
 // endsAtOnce tells whether an error of a class, empty: of any, is the last attempt of a step.

@@ -105,6 +105,18 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 			model.gives = e.Name
 		}
 	}
+	model.failures = []failure{{Result: fsm.Result{Err: errForGood}}}
+	for _, class := range retried(s, ph) {
+		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
+		if s.Backoff.Attempts > 1 {
+			model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}, last: true})
+		}
+	}
+	return model
+}
+
+// retried are the classes of errors of a step that are not all alike.
+func retried(s *program.Step, ph *program.Phase) []program.Class {
 	named := []program.Class{program.ClassUnavailable}
 	for _, e := range ph.OnError {
 		if class := program.Class(e.Is); class != program.ClassAny && class != program.ClassTerminal && !slices.Contains(named, class) {
@@ -116,12 +128,5 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 			named = append(named, class)
 		}
 	}
-	model.failures = []failure{{Result: fsm.Result{Err: errForGood}}}
-	for _, class := range named {
-		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
-		if s.Backoff.Attempts > 1 {
-			model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}, last: true})
-		}
-	}
-	return model
+	return named
 }

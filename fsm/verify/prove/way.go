@@ -108,16 +108,25 @@ func (w *way) begin() v1alpha1.MachineStatus {
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
-	if step := w.timed(); inStep && step != nil && !late && !changed && !w.early && w.pick(2) == 1 {
-		w.good = false
-		w.note(event{kind: eventFails, phase: w.from.phase, step: step, failure: failure{Result: fsm.Result{Err: errForGood}}})
-		st.StepEnteredAt = microTime(provedNow.Add(-step.TimeLimit))
+	if inStep && !late && !changed && !w.early {
+		w.letTimePass(&st)
 	}
 	if w.early {
 		w.note(event{kind: eventEarly, phase: w.from.phase})
 		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
 	}
 	return st
+}
+
+// letTimePass also tries that the time of the current step is up.
+func (w *way) letTimePass(st *v1alpha1.MachineStatus) {
+	step := w.timed()
+	if step == nil || w.pick(2) == 0 {
+		return
+	}
+	w.good = false
+	w.note(event{kind: eventFails, phase: w.from.phase, step: step, failure: failure{Result: fsm.Result{Err: errForGood}}})
+	st.StepEnteredAt = microTime(provedNow.Add(-step.TimeLimit))
 }
 
 // timed is the current step if it has a timeout, else nil.
