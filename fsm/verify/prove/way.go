@@ -108,9 +108,7 @@ func (w *way) begin() v1alpha1.MachineStatus {
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
-	if inStep && !late && !changed && !w.early {
-		w.letTimePass(&st)
-	}
+	w.letTimePass(&st, inStep, late, changed, w.early)
 	if w.early {
 		w.note(event{kind: eventEarly, phase: w.from.phase})
 		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
@@ -118,10 +116,10 @@ func (w *way) begin() v1alpha1.MachineStatus {
 	return st
 }
 
-// letTimePass also tries that the time of the current step is up.
-func (w *way) letTimePass(st *v1alpha1.MachineStatus) {
+// letTimePass also tries that the time of the current step is up, where nothing else has happened to it.
+func (w *way) letTimePass(st *v1alpha1.MachineStatus, inStep bool, others ...bool) {
 	step := w.timed()
-	if step == nil || w.pick(2) == 0 {
+	if step == nil || !inStep || slices.Contains(others, true) || w.pick(2) == 0 {
 		return
 	}
 	w.good = false
