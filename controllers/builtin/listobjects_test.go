@@ -45,6 +45,22 @@ func TestListObjects(t *testing.T) {
 	}
 }
 
+// forgetful is an API server that has compacted each place in a list. Its answer has a token for the same place, which is not one of a
+// revision, unless that is empty; behind it there is nothing.
+func forgetful(c client.WithWatch, token string) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		switch all := (&client.ListOptions{}).ApplyOptions(options); all.Continue {
+		case "":
+			return c.List(ctx, list, options...)
+		case token:
+			return nil
+		}
+		err := apierrs.NewResourceExpired("The provided continue parameter is too old")
+		err.ErrStatus.Continue = token
+		return err
+	}})
+}
+
 func TestWhatListObjectsMeets(t *testing.T) {
 	c, p := plansFor(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "s"}, StringData: map[string]string{"password": "hidden"}}
@@ -54,24 +70,6 @@ func TestWhatListObjectsMeets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expired := interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		if all := (&client.ListOptions{}).ApplyOptions(options); all.Continue != "" {
-			return apierrs.NewResourceExpired("The provided continue parameter is too old")
-		}
-		return c.List(ctx, list, options...)
-	}})
-	// As the API server does: the answer has a token for the same place, which is not one of a revision.
-	resumed := interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		switch all := (&client.ListOptions{}).ApplyOptions(options); all.Continue {
-		case "old":
-			err := apierrs.NewResourceExpired("The provided continue parameter is too old")
-			err.ErrStatus.Continue = "same place"
-			return err
-		case "same place": // nothing is behind it
-			return nil
-		}
-		return c.List(ctx, list, options...)
-	}})
 	of := func(kind string, more fsm.Params) fsm.Params {
 		with := fsm.Params{"apiVersion": "v1", "kind": kind}
 		for name, value := range more {
@@ -87,10 +85,10 @@ func TestWhatListObjectsMeets(t *testing.T) {
 		reason    string
 		restarted bool
 	}{
-		"begun anew":          {why: "the API server has compacted the place", client: expired, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
-		"gone on with":        {why: "a list of many must not begin anew for ever", client: resumed, with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 0},
-		"not gone on with":    {why: "what was created before the place would not be listed", client: resumed, with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
-		"no token":            {why: "an older API server", client: expired, with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 1, restarted: true},
+		"begun anew":          {why: "the API server has compacted the place", client: forgetful(c, ""), with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
+		"gone on with":        {why: "a list of many must not begin anew for ever", client: forgetful(c, "same place"), with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 0},
+		"not gone on with":    {why: "what was created before the place would not be listed", client: forgetful(c, "same place"), with: of("Secret", fsm.Params{"continue": "old"}), count: 1, restarted: true},
+		"no token":            {why: "an older API server", client: forgetful(c, ""), with: of("Secret", fsm.Params{"continue": "old", "expired": "continue"}), count: 1, restarted: true},
 		"by field":            {why: "the API server filters", client: c, with: of("ConfigMap", fsm.Params{"fieldSelector": "metadata.name=large"}), count: 1},
 		"by expression":       {why: "as a Deployment selects its Pods", client: c, with: of("ConfigMap", fsm.Params{"labelSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": "Exists"}}}}), count: 0},
 		"all namespaces":      {why: "kube-system has one", client: c, with: of("Namespace", fsm.Params{"namespace": "*", "fieldSelector": "metadata.name=kube-system"}), count: 1},

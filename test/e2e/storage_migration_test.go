@@ -230,7 +230,7 @@ func (w *world) prune(t *testing.T, version string) {
 	t.Helper()
 	crd := w.widgets(t)
 	crd.Status.StoredVersions = []string{version}
-	w.do(t, w.Client.Status().Update(t.Context(), crd)) //nolint:forbidigo // of a CRD, as a person
+	w.do(t, w.Client.Status().Update(t.Context(), crd))
 }
 
 func (w *world) migrate(t *testing.T, spec map[string]any) {
