@@ -45,7 +45,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if extra {
 		delay = r.st.NotBefore.Sub(r.input.Now())
 	}
-	delay = r.beforeLimit(min(max(delay, o.RetryAfter), r.longestWait(p)))
+	delay = r.beforeLimit(min(max(delay, o.RetryAfter), r.longestWait(p)), r.input.Now())
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:  cmp.Or(r.st.Step, "require"),
@@ -95,4 +95,34 @@ func delayOf(q program.Backoff, attempt int32, random func() float64) time.Durat
 		d *= 1 + q.Jitter*(2*random()-1)
 	}
 	return max(time.Duration(d), time.Millisecond) // 0 would sleep until something changes
+}
+
+// timedOut is what a step comes to that is not done in its time; what it was at then.
+func (r *Run) timedOut(p *program.Phase, what string) Result {
+	s := &p.StepList[r.st.StepIndex]
+	return Result{Err: Terminal("StepTimedOut", "%s is not done after %s: %s", s.Label, r.stepDue.Sub(r.st.StepEnteredAt.Time), what)}
+}
+
+// inTime is what came of a step: an error that would be retried ends it where its time is up.
+func (r *Run) inTime(o Result, p *program.Phase) Result {
+	if _, ends := errors.AsType[*TerminalError](o.Err); ends || o.Class == program.ClassTerminal || !r.late(r.input.Now()) {
+		return o
+	}
+	return r.timedOut(p, o.Err.Error())
+}
+
+// checked is what a step comes to by its failWhen, once its action has succeeded. One that cannot be evaluated is an error that is
+// retried: nobody knows then whether the step is done.
+func (r *Run) checked(ctx context.Context, s *program.Step) (o Result) {
+	if s.FailWhenExpr == nil {
+		return o
+	}
+	switch asked := r.truth(ctx, s.FailWhenExpr); {
+	case asked.err != nil:
+		o.Err, o.Class = fmt.Errorf("failWhen %s: %w", s.FailWhen, asked.err), program.ClassUnavailable
+	case asked.open:
+		r.explain(s.FailWhenExpr, r.activation(ctx), &asked)
+		o.Err = Terminal("CheckFailed", "%s: failWhen %s; seen: %s", s.Label, asked.because, asked.got)
+	}
+	return o
 }

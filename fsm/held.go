@@ -54,9 +54,6 @@ func (vs *values) entry(ctx context.Context, e program.Effect, acquire *program.
 
 // undo releases what was taken, as it was recorded.
 func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase, h v1alpha1.HeldEffect) *Decision {
-	if d := r.outOfTime(ctx, s, p); d != nil {
-		return d
-	}
 	use, with, err := r.m.release(h, r.value(ctx))
 	if err != nil {
 		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)

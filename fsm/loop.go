@@ -205,7 +205,7 @@ func (r *Run) endRound(ctx context.Context, s *program.Step, p *program.Phase, u
 	if !l.due && s.Bound.Spec.External {
 		return r.leaveOff(fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339)), r.due)
 	}
-	if r.late() {
+	if r.late(r.input.Now()) {
 		return r.fail(ctx, r.timedOut(p, progress(r.st.Loop, len(under))+"; "+l.waits), s.Backoff, p)
 	}
 	r.resetBackoff()

@@ -44,7 +44,7 @@ type stall struct{ reason, message string }
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) *Decision {
-	after = r.beforeLimit(after)
+	after = r.beforeLimit(after, r.input.Now())
 	if r.st.Deadline != nil && !r.overdue {
 		if left := max(r.st.Deadline.Sub(r.input.Now()), time.Millisecond); after == 0 || left < after {
 			after = left

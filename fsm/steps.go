@@ -41,15 +41,7 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 	case s.WaitFor > 0:
 		return r.wait(ctx, s, p)
 	case s.Undo != "":
-		at, err := r.nextUndo(ctx, s)
-		switch {
-		case err != nil:
-			return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
-		case at < 0:
-			r.advance()
-			return nil
-		}
-		return r.undo(ctx, s, p, r.st.Held[at])
+		return r.undoNext(ctx, s, p)
 	case s.Loop != nil:
 		return r.loop(ctx, s, p)
 	}
@@ -60,6 +52,21 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *D
 		return r.hold(ctx, s, p)
 	}
 	return r.call(ctx, s, p)
+}
+
+func (r *Run) undoNext(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
+	at, err := r.nextUndo(ctx, s)
+	switch {
+	case err != nil:
+		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+	case at < 0:
+		r.advance()
+		return nil
+	}
+	if d := r.outOfTime(ctx, s, p); d != nil {
+		return d
+	}
+	return r.undo(ctx, s, p, r.st.Held[at])
 }
 
 func (r *Run) wait(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
@@ -137,29 +144,13 @@ func (r *Run) done(ctx context.Context, o Result) {
 	}
 }
 
-// checked is what a step comes to by its failWhen, once its action has succeeded. One that cannot be evaluated is an error that is
-// retried: nobody knows then whether the step is done.
-func (r *Run) checked(ctx context.Context, s *program.Step) (o Result) {
-	if s.FailWhenExpr == nil {
-		return o
-	}
-	switch asked := r.truth(ctx, s.FailWhenExpr); {
-	case asked.err != nil:
-		o.Err, o.Class = fmt.Errorf("failWhen %s: %w", s.FailWhen, asked.err), program.ClassUnavailable
-	case asked.open:
-		r.explain(s.FailWhenExpr, r.activation(ctx), &asked)
-		o.Err = Terminal("CheckFailed", "%s: failWhen %s; seen: %s", s.Label, asked.because, asked.got)
-	}
-	return o
-}
-
 func untilMessage(s *program.Step) string {
 	return fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until)
 }
 
 // waits ends the run at a step that is not done: by its own words, or by until.
 func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got string, after time.Duration) {
-	if p := r.phase(); r.late() {
+	if p := r.phase(); r.late(r.input.Now()) {
 		r.fail(ctx, r.timedOut(p, cmp.Or(got, message)), s.Backoff, p)
 		return
 	}

@@ -44,6 +44,20 @@ type timing struct {
 	was *v1alpha1.MachineStatus
 }
 
+// late tells that the current step was not done in its time.
+func (t *timing) late(now time.Time) bool { return !t.stepDue.IsZero() && !now.Before(t.stepDue) }
+
+// beforeLimit shortens a pause to the time that is left for the current step.
+func (t *timing) beforeLimit(after time.Duration, now time.Time) time.Duration {
+	if t.stepDue.IsZero() || t.late(now) {
+		return after
+	}
+	if left := t.stepDue.Sub(now); after == 0 || left < after {
+		return left
+	}
+	return after
+}
+
 func (s *state) timingOf(moved bool) timing {
 	var t timing
 	st, p := &s.st, s.phase()

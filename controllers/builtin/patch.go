@@ -77,10 +77,8 @@ func (c *call) maySetStatus(obj *unstructured.Unstructured) error {
 // patch sends nothing when the object says so already, unless there is nothing to say: only the server knows in which
 // version an object is stored. It carries the object's resourceVersion: what was compared is what is changed.
 func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) error {
-	if only := c.with.Object("only"); only != nil {
-		if holds, err := says(obj, only); err != nil || !holds {
-			return err
-		}
+	if applies, err := c.applies(obj); err != nil || !applies {
+		return err
 	}
 	subresource, part := c.with.String("subresource", ""), obj
 	if subresource == subScale {
@@ -111,6 +109,15 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	}
 	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(form, data), client.WithSubResourceBody(part), c.writer()) //nolint:forbidigo // of another object
 	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
+}
+
+// applies tells whether an object is like `only` says.
+func (c *call) applies(obj *unstructured.Unstructured) (bool, error) {
+	only := c.with.Object("only")
+	if only == nil {
+		return true, nil
+	}
+	return says(obj, only)
 }
 
 // scaleOf reads the scale of an object, in the form that is the same for all kinds. Nothing is said there of no replicas.

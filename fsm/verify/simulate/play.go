@@ -263,13 +263,13 @@ func (e *Expect) missing(w *Fake) []string {
 	}
 	want(e.Held == nil || slices.Equal(sorted(e.Held), sorted(st.HeldNames())), "held", list(e.Held), list(st.HeldNames()))
 	want(e.InPlace == nil || slices.Equal(sorted(e.InPlace), w.InPlace()), "in place", list(e.InPlace), list(w.InPlace()))
-	for _, name := range slices.Sorted(maps.Keys(e.State)) {
-		got := valueOf(st.State, name)
-		want(got == flow(e.State[name]), "state."+name, flow(e.State[name]), got)
+	values := func(root string, wanted map[string]any, got func(name string) string) {
+		for _, name := range slices.Sorted(maps.Keys(wanted)) {
+			want(got(name) == flow(wanted[name]), root+"."+name, flow(wanted[name]), got(name))
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Status)) {
-		want(flow(e.Status[name]) == flow(w.Fields[name]), "status."+name, flow(e.Status[name]), flow(w.Fields[name]))
-	}
+	values("state", e.State, func(name string) string { return valueOf(st.State, name) })
+	values("status", e.Status, func(name string) string { return flow(w.Fields[name]) })
 	path := w.Ending().Path
 	want(e.Path == nil || slices.Equal(e.Path, path), "path", list(e.Path), list(path))
 	want(e.Gone == nil || *e.Gone == w.Gone(), "gone", fmt.Sprint(e.Gone != nil && *e.Gone), fmt.Sprint(w.Gone()))
