@@ -258,6 +258,23 @@ func TestItemsInAProof(t *testing.T) {
 }
 
 // The state of many items: what it costs to hold 1,000.
+// Fault: a step that a file names as the successor of another one went on with the list of that one.
+func TestAListOfAnotherStep(t *testing.T) {
+	a := fleetOf(t, fleet, "a", "b", "c")
+	for name := range a.images {
+		a.failing[name] = fsm.Wait("not yet")
+	}
+	_ = a.Run(time.Minute, func() bool { return a.Stored.Step == "Await" && a.looks["c"] > 0 })
+	before := a.looks["a"]
+	file := strings.NewReplacer("  state:", "  upgrade: {stepMap: {Await: Watch}}\n  state:", "name: Await, action: Look, forEach: {in: result.items,", "name: Watch, action: Look, forEach: {in: 'result.items.filter(x, x.name != \"a\")',").Replace(fleet)
+	a.Machine = machineOf(t, "test.yaml", []byte(file), fleetBindings())
+	a.Wake()
+	a.advance(30 * time.Second)
+	if a.Stored.Step != "Watch" || a.Stored.Loop == nil || a.Stored.Loop.Total != 2 || a.looks["a"] != before {
+		t.Errorf("step %s, loop %+v, a was looked at %d times after the edit; want step Watch with the two items of its own list", a.Stored.Step, a.Stored.Loop, a.looks["a"]-before)
+	}
+}
+
 func BenchmarkThousandItems(b *testing.B) {
 	names := make([]string, 1000)
 	for i := range names {

@@ -39,7 +39,7 @@ func (s *state) goOn() (again bool) {
 		s.restart()
 		return true
 	}
-	s.st.StepIndex, s.st.Step, s.st.Streak = int32(at), p.StepList[at].Label, nil // it may ask for something else
+	s.st.StepIndex, s.st.Step, s.st.Streak, s.st.Loop = int32(at), p.StepList[at].Label, nil, nil // it may ask for something else, of another list
 	return false
 }
 
