@@ -139,7 +139,7 @@ func fieldAt(obj map[string]any, path []string) (value any, missing int, err err
 		}
 		fields, is := value.(map[string]any)
 		if !is {
-			return nil, 0, fsm.Terminal("InvalidPatch", "%s is no object there: it cannot be put back field by field", fieldName(path[:i+1]))
+			return nil, 0, fsm.Terminal("InvalidPatch", "%s is no object there: it cannot be put back field by field: patch it whole, or name a release that says the values", fieldName(path[:i+1]))
 		}
 		obj = fields
 	}

@@ -87,7 +87,7 @@ func TestSecrets(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := found(t, fmt.Sprintf(issuing, c.ask, c.then, c.set, c.use), "PG102 PG106")
+			got := found(t, fmt.Sprintf(issuing, c.ask, c.then, c.set, c.use), "PG102 PG106 PG108")
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
