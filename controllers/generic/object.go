@@ -116,6 +116,9 @@ func (o *Object) CopyStatusFrom(other *Object) {
 	o.Status.Others = runtime.DeepCopyJSON(other.Status.Others)
 }
 
+// OtherFields are those of the status that Status itself does not have.
+func (o *Object) OtherFields() map[string]any { return o.Status.Others }
+
 // ShowFields takes out of the status the other fields that are stale, and sets some.
 func (o *Object) ShowFields(stale func(name string) bool, fields map[string]any) {
 	maps.DeleteFunc(o.Status.Others, func(name string, _ any) bool { return stale(name) })

@@ -27,6 +27,32 @@ func (p *pass[T]) showFields(fields map[string]any) {
 	}, fields)
 }
 
+// adoptFields takes over what other programs have written into the status since the pass began.
+func (p *pass[T]) adoptFields() {
+	work, shows := any(p.work).(FieldShower)
+	if !shows {
+		return
+	}
+	live := any(p.stored).(FieldShower).OtherFields()
+	work.ShowFields(func(string) bool { return true }, othersOf(live, work.OtherFields(), p.machine.Shows, fieldsOfOurs(p.stored)))
+}
+
+// othersOf are the fields of a status that is there by now, with those of our work that the machine shows.
+func othersOf(live, work map[string]any, shown func(name string) bool, ours map[string]bool) map[string]any {
+	all := map[string]any{}
+	for name, value := range live {
+		if !shown(name) && !ours[name] {
+			all[name] = value
+		}
+	}
+	for name, value := range work {
+		if shown(name) {
+			all[name] = value
+		}
+	}
+	return all
+}
+
 // fieldsOfOurs are the fields of the status that no other program has written since we did.
 func fieldsOfOurs(obj client.Object) map[string]bool {
 	ours := map[string]bool{}

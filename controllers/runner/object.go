@@ -29,4 +29,6 @@ type Object[T any] interface {
 type FieldShower interface {
 	// ShowFields takes fields that the kind itself does not have out of the status where they are stale, and sets some.
 	ShowFields(stale func(name string) bool, fields map[string]any)
+	// OtherFields are those of the status that the kind itself does not have; nobody may change them.
+	OtherFields() map[string]any
 }

@@ -86,4 +86,5 @@ func (p *pass[T]) adoptMetadataLocked() {
 	p.work.SetAnnotations(p.stored.GetAnnotations())
 	p.work.SetLabels(p.stored.GetLabels())
 	p.work.SetFinalizers(p.stored.GetFinalizers())
+	p.adoptFields()
 }
