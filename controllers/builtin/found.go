@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 
@@ -102,7 +103,9 @@ func (f found) putBack(obj, patch map[string]any) (rest found, changed []string)
 		case x.Found == nil:
 			remove(obj, x.Path, x.Made)
 		default:
-			put(obj, x.Path, x.Found)
+			if unstructured.SetNestedField(obj, x.Found, x.Path...) != nil { // what was an object is something else
+				changed = append(changed, fieldName(x.Path))
+			}
 		}
 	}
 	return rest, changed
@@ -144,18 +147,6 @@ func fieldAt(obj map[string]any, path []string) (value any, missing int, err err
 		obj = fields
 	}
 	return nil, 0, nil
-}
-
-func put(obj map[string]any, path []string, value any) {
-	for _, key := range path[:len(path)-1] {
-		fields, is := obj[key].(map[string]any)
-		if !is {
-			fields = map[string]any{}
-			obj[key] = fields
-		}
-		obj = fields
-	}
-	obj[path[len(path)-1]] = value
 }
 
 // remove removes a field, and as many of the objects around it as are empty then.

@@ -98,17 +98,33 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	if done, err := said(part, body.Object); err != nil || done && len(body.Object) > 0 {
 		return err
 	}
+	if subresource == "" {
+		return c.sendPatch(ctx, obj, body, form)
+	}
+	raw, err := rawPatch(obj, body, form)
+	if err != nil {
+		return err
+	}
+	err = c.Client.SubResource(subresource).Patch(ctx, obj, raw, client.WithSubResourceBody(part), c.writer()) //nolint:forbidigo // of another object
+	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
+}
+
+// sendPatch changes what was read of an object, and nothing newer.
+func (c *call) sendPatch(ctx context.Context, obj, body *unstructured.Unstructured, form types.PatchType) error {
+	raw, err := rawPatch(obj, body, form)
+	if err != nil {
+		return err
+	}
+	return c.explain(c.Client.Patch(ctx, obj, raw, c.writer()), "patch", obj, patchVerbs...)
+}
+
+func rawPatch(obj, body *unstructured.Unstructured, form types.PatchType) (client.Patch, error) {
 	body.SetResourceVersion(obj.GetResourceVersion())
 	data, err := json.Marshal(body.Object)
 	if err != nil {
-		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
+		return nil, fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
 	}
-	if subresource == "" {
-		err = c.Client.Patch(ctx, obj, client.RawPatch(form, data), c.writer())
-		return c.explain(err, "patch", obj, patchVerbs...)
-	}
-	err = c.Client.SubResource(subresource).Patch(ctx, obj, client.RawPatch(form, data), client.WithSubResourceBody(part), c.writer()) //nolint:forbidigo // of another object
-	return c.explainPart(ctx, err, "patch the "+subresource+" of", obj, subresource)
+	return client.RawPatch(form, data), nil
 }
 
 // applies tells whether an object is like `only` says.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -79,7 +78,7 @@ func (c *call) patchAndRecord(ctx context.Context, obj, body *unstructured.Unstr
 	if done, err := says(obj, body.Object); err != nil || done {
 		return err
 	}
-	if err := c.set(ctx, obj, body); err != nil {
+	if err := c.sendPatch(ctx, obj, body, types.MergePatchType); err != nil {
 		return err
 	}
 	// The API server may have stored a value in another form, or with defaults. Until that is on record, or if a crash
@@ -91,17 +90,8 @@ func (c *call) patchAndRecord(ctx context.Context, obj, body *unstructured.Unstr
 	if text, err = stored.text(); err != nil {
 		return err
 	}
-	return c.set(ctx, obj, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{c.foundKey(): text}}}})
-}
-
-// set writes a merge patch, to what was read of the object and nothing newer.
-func (c *call) set(ctx context.Context, obj, body *unstructured.Unstructured) error {
-	body.SetResourceVersion(obj.GetResourceVersion())
-	data, err := json.Marshal(body.Object)
-	if err != nil {
-		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
-	}
-	return c.explain(c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.writer()), "patch", obj, patchVerbs...)
+	record := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{c.foundKey(): text}}}}
+	return c.sendPatch(ctx, obj, record, types.MergePatchType)
 }
 
 func unpatch(ctx context.Context, c *call) (outputs, error) {
@@ -130,7 +120,9 @@ func unpatch(ctx context.Context, c *call) (outputs, error) {
 	}
 	remove(after, []string{"metadata", "annotations", c.foundKey()}, 0)
 	if text != "" {
-		put(after, []string{"metadata", "annotations", c.foundKey()}, text)
+		if err := unstructured.SetNestedField(after, text, "metadata", "annotations", c.foundKey()); err != nil {
+			return nil, err // not reached: the record was read there
+		}
 	}
 	if len(changed) > 0 { // said before the write: a crash says it twice rather than never
 		c.warn("NotRestored", "%s: %s changed since it was set, and is left as it is", title(obj), some(changed))
@@ -156,5 +148,5 @@ func (c *call) become(ctx context.Context, obj *unstructured.Unstructured, after
 	if err := json.Unmarshal(data, &body.Object); err != nil || len(body.Object) == 0 {
 		return err
 	}
-	return c.set(ctx, obj, body)
+	return c.sendPatch(ctx, obj, body, types.MergePatchType)
 }

@@ -44,18 +44,13 @@ func TestCanaryAnalysis(t *testing.T) {
 	p := &prometheus{}
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
-	w.apply(t, "canary-analysis/crd.yaml")
-	w.alsoGrant(t, "canary-analysis/rbac.yaml")
-	w.kubectl(t, "create", "namespace", namespace)
-	t.Cleanup(func() {
-		w.kubectl(t, "delete", "--wait=false", "namespace/"+namespace, "crd/canaryanalyses.example.com")
-	})
+	w.exampleIn(t, namespace, "canary-analysis", "canaryanalyses.example.com")
 	w.kubectl(t, "create", "deployment", "shop-canary", "-n", namespace, "--image=shop:2", "--replicas=2")
 	phases := directory(t, "canary-analysis/canary-analysis.yaml")
 	file := filepath.Join(phases, "canary-analysis.yaml")
 	replaceIn(t, file, "http://prometheus.monitoring.svc:9090", server.URL)
 	replaceIn(t, file, "poll: 30s", "poll: 1s")
-	args := []string{"--phases-dir", phases, "--allow-http-host", strings.TrimPrefix(server.URL, "http://"), "--allow-private-http", "127.0.0.0/8"}
+	args := asking(phases, server)
 	manager := w.manager(t, args...)
 
 	sample, err := os.ReadFile(example(t, "canary-analysis/sample.yaml"))

@@ -57,12 +57,7 @@ func TestCertificateRotation(t *testing.T) {
 	ca := &authority{}
 	server := httptest.NewServer(ca)
 	t.Cleanup(server.Close)
-	w.apply(t, "certificate-rotation/crd.yaml")
-	w.alsoGrant(t, "certificate-rotation/rbac.yaml")
-	w.kubectl(t, "create", "namespace", namespace)
-	t.Cleanup(func() {
-		w.kubectl(t, "delete", "--wait=false", "namespace/"+namespace, "crd/certificaterotations.example.com")
-	})
+	w.exampleIn(t, namespace, "certificate-rotation", "certificaterotations.example.com")
 	w.kubectl(t, "create", "secret", "generic", "ca-token", "-n", namespace, "--from-literal=token=of-the-ca")
 	names := []string{"cart", "web"}
 	for _, name := range names {
@@ -74,7 +69,7 @@ func TestCertificateRotation(t *testing.T) {
 	text, err := os.ReadFile(file)
 	w.do(t, err)
 	w.do(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "https://ca.example.org", server.URL)), 0o600))
-	args := []string{"--phases-dir", phases, "--allow-http-host", strings.TrimPrefix(server.URL, "http://"), "--allow-private-http", "127.0.0.0/8"}
+	args := asking(phases, server)
 	manager := w.manager(t, args...)
 
 	awaitInUse := func(n int) {

@@ -232,6 +232,20 @@ func TestRestoresOfOneApplication(t *testing.T) {
 	w.assertNoStates(t, "DatabaseRestore")
 }
 
+// exampleIn installs the CRD and the rights of an example, and makes a namespace for it.
+func (w *world) exampleIn(t *testing.T, namespace, name, crd string) {
+	t.Helper()
+	w.apply(t, name+"/crd.yaml")
+	w.alsoGrant(t, name+"/rbac.yaml")
+	w.kubectl(t, "create", "namespace", namespace)
+	t.Cleanup(func() { w.kubectl(t, "delete", "--wait=false", "namespace/"+namespace, "crd/"+crd) })
+}
+
+// asking are the arguments of a manager whose machines ask a server of the test.
+func asking(phases string, server *httptest.Server) []string {
+	return []string{"--phases-dir", phases, "--allow-http-host", strings.TrimPrefix(server.URL, "http://"), "--allow-private-http", "127.0.0.0/8"}
+}
+
 func replaceIn(t *testing.T, file, old, now string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
