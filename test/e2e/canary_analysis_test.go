@@ -85,9 +85,10 @@ func TestCanaryAnalysis(t *testing.T) {
 		w.kubectl(t, "apply", "-f", own)
 		await("Failed")
 		replicas("2")
-		if why := w.kubectl(t, "get", "-n", namespace, "canaryanalysis/shop-2", "-o", "jsonpath={.status.conditions}"); !strings.Contains(why, "v = 0.5") {
-			t.Errorf("the conditions do not say what Prometheus did: %s", why)
-		}
+		harness.Eventually(t, "an Event that says what Prometheus did", func() error {
+			events := w.kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={.items[*].message}")
+			return nilUnless(strings.Contains(events, "v = 0.5"), events)
+		})
 		w.kubectl(t, "delete", "--timeout=40s", "-n", namespace, "canaryanalysis/shop-2")
 	})
 	// The manager that is killed is that of the whole test.
