@@ -235,6 +235,20 @@ func set(spec map[string]any) func(*scene) {
 	}
 }
 
+// setBack is a person who reads the message of an object that is to work on another target than the one it holds, and names
+// that one again.
+func setBack(s *scene) {
+	for _, obj := range s.driven() {
+		message, _, _ := nested(obj, "status", "message")
+		if _, rest, otherwise := strings.Cut(message, "is held with name: "); otherwise {
+			held, _, _ := strings.Cut(rest, ",")
+			s.edit(refOf(obj), func(o object) {
+				o.Object["spec"] = merge(o.Object["spec"].(map[string]any), map[string]any{"backup": held})
+			})
+		}
+	}
+}
+
 // approve is a person who approves whatever waits for it.
 func approve(s *scene) {
 	for _, obj := range s.driven() {
@@ -306,7 +320,7 @@ var examples = map[string]*example{
 		specs: []map[string]any{{"backup": "b"}, {"replicas": int64(0)}, {"replicas": int64(2)}}, enough: 60 * time.Hour, goOn: set(map[string]any{"ready": true}), reconciler: driveCustom},
 	"target": {file: "../../controllers/generic/testdata/target.yaml", restores: true, objects: []map[string]any{named("one", map[string]any{"backup": "app"}), named("two", map[string]any{"backup": "app"})},
 		targets: []map[string]any{deployment("app"), deployment("other")}, specs: []map[string]any{{"backup": "other"}, {"backup": "app"}},
-		enough: 60 * time.Hour, goOn: set(map[string]any{"ready": true}), reconciler: driveCustom},
+		enough: 60 * time.Hour, goOn: func(s *scene) { set(map[string]any{"ready": true})(s); setBack(s) }, reconciler: driveCustom},
 	"notes": {file: "testdata/notes.yaml", succeeds: true, restores: true, objects: []map[string]any{named("tidy", map[string]any{"deployment": "shop"})}, targets: []map[string]any{deployment("shop")},
 		// Its phase notes what it changes itself: it must not begin anew.
 		never:  []kind{respecs, joins, scales, crashes, lies, retimes, renamesPhase, renamesStep, renamesEffect, addsPhase, removesPhase, addsStep, deletes, vanishes, fails, outage},
