@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"cmp"
+
 	"github.com/phasegate/phasegate/fsm/machine/diag"
 	"github.com/phasegate/phasegate/fsm/machine/lint"
 	"github.com/phasegate/phasegate/fsm/machine/program"
@@ -12,7 +14,7 @@ import (
 // any number of times.
 func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnostics) {
 	prog, found := program.Compile(def, b)
-	diags := def.Report(append(found, lint.Check(def, prog, found)...))
+	diags := def.Report(append(found, lint.Check(def, prog, cmp.Or(b.Self, b.Described), found)...))
 	if diags.Err() != nil {
 		return nil, diags
 	}

@@ -65,7 +65,7 @@ func everything(def *program.Definition) program.Bindings {
 	}
 	for _, p := range def.Spec.Phases {
 		for _, s := range p.Steps {
-			b.Actions[s.Action] = program.ActionSpec{Outputs: map[string]expr.Type{"n": expr.TypeInt}}
+			b.Actions[s.Action] = program.ActionSpec{Params: anyOf(s.With), Outputs: map[string]expr.Type{"n": expr.TypeInt}}
 		}
 	}
 	return b

@@ -14,7 +14,7 @@ import (
 // jobSchema is what a CRD could say of its objects.
 const jobSchema = `{"type": "object", "required": ["spec"], "properties": {
   "spec": {"type": "object", "required": ["size"], "properties": {
-    "size": {"type": "integer"}, "go": {"type": "string"},
+    "size": {"type": "integer"}, "go": {"type": "string"}, "mode": {"type": "string", "maxLength": 9, "default": "a"}, "of": {"type": "object", "properties": {"kind": {"type": "string"}}},
     "name": {"type": "string", "maxLength": 40},
     "share": {"type": "number"},
     "after": {"type": "string", "format": "date-time"},
@@ -166,5 +166,40 @@ func TestSchemasThatCannotBeRead(t *testing.T) {
 		if _, err := expr.NewSchema([]byte(text)); err == nil {
 			t.Errorf("%s: %s is taken", name, text)
 		}
+	}
+}
+
+// A deletion that reads what is not there never ends, and people delete objects that they have only half filled in.
+func TestDeletionReadsWhatMayBeMissing(t *testing.T) {
+	for name, c := range map[string]struct{ why, step, want string }{
+		"until":          {"nothing is true of it", "action: Work, until: 'self.spec.name == \"a\"'", "self.spec.name may be missing"},
+		"parameter":      {"the action is never called", "action: Work, with: {any: '${self.spec.name}'}", "self.spec.name may be missing"},
+		"if":             {"neither is the step skipped", "action: Work, if: 'self.spec.name == \"a\"'", "self.spec.name may be missing"},
+		"required":       {"the API server sees to it", "action: Work, if: 'self.spec.size > 1'", ""},
+		"default":        {"it is always there", "action: Work, if: 'self.spec.mode == \"a\"'", ""},
+		"asked for":      {"the author knows", "action: Work, if: 'has(self.spec.name) && self.spec.name == \"a\"'", ""},
+		"optional":       {"the author says what counts then", "action: Work, if: 'self.spec.?name.orValue(\"\") == \"a\"'", ""},
+		"by a variable":  {"the same through another", "action: Work, if: 'variables.named'", "self.spec.name may be missing"},
+		"asked too late": {"has() needs what is before its last name", "action: Work, if: 'has(self.spec.of.kind)'", "self.spec.of may be missing"},
+		"metadata":       {"the API server fills it in", "action: Work, if: 'self.metadata.name == \"a\"'", ""},
+		"in a text":      {"it shows as ?", "action: Work, message: 'of ${self.spec.name}'", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := spec("  finalizer: test.phasegate.dev/f\n  variables: [{name: named, expr: 'self.spec.name == \"a\"'}]\n  phases:\n" +
+				"  - {name: One, next: [{to: Done}], timeout: {after: 1h, to: Done}, onDelete: {to: Leaving}}\n" +
+				"  - {name: Done, terminal: success, onDelete: {to: Leaving}}\n" +
+				"  - {name: Leaving, deletion: true, steps: [{" + c.step + "}], next: [{to: End}], timeout: {after: 1h, stalled: Slow}}\n  - {name: End, deletion: true, end: true}\n")
+			var got []string
+			for _, d := range load(file, jobBindings(t)) {
+				got = append(got, d.Code+": "+d.Message)
+			}
+			var want []string
+			if c.want != "" {
+				want = []string{"PG109: " + c.want + ": then this is an error each time, and the deletion waits for ever"}
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
 	}
 }

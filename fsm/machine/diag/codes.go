@@ -44,5 +44,6 @@ var Codes = map[string]Code{
 	"PG106": {"a step reads what it changes itself, or a later step of its phase", SeverityWarning},
 	"PG107": {"a phase leads to itself", SeverityError},
 	"PG108": {"nothing reads a state value", SeverityWarning},
+	"PG109": {"a deletion phase reads a field that may be missing", SeverityWarning},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

@@ -3,6 +3,7 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/common/types/ref"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -73,6 +74,25 @@ func plain(d *apiservercel.DeclType) {
 // and whole numbers stay whole. Nothing is converted before it is read.
 func (s *Schema) Value(object map[string]any) ref.Val {
 	return common.UnstructuredToVal(object, s.root)
+}
+
+// maybeMissing is how many names of a path, which begins below the object, lead to the first field that an object may be
+// without; 0: all are there, or content that nobody declared decides.
+func (s *Schema) maybeMissing(path []string) int {
+	at := s.root
+	for i, name := range path {
+		field, declared := at.Properties()[name]
+		switch {
+		case i == 0 && name != "spec":
+			return 0 // the API server, or this program, fills it in
+		case !declared && at.AdditionalProperties() == nil:
+			return 0
+		case !declared || !slices.Contains(at.Required(), name) && field.Default() == nil:
+			return i + 1
+		}
+		at = field
+	}
+	return 0
 }
 
 // metadata is what an API server guarantees. The lengths are those that it

@@ -90,7 +90,9 @@ func (v *Value) At(path string) (at *Value, closed bool) {
 func (v *Value) Each(visit func(*Expr)) {
 	if v.text != nil {
 		for _, part := range v.text.parts {
-			visit(part.expr)
+			if part.expr != nil { // else it is text
+				visit(part.expr)
+			}
 		}
 	}
 	for _, field := range v.fields {

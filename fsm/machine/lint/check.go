@@ -11,12 +11,12 @@ import (
 )
 
 // Check looks for what a run could come to, once the names in the file are right: after findings that
-// say otherwise it finds nothing.
-func Check(def *program.Definition, prog *program.Program, found diag.Diagnostics) diag.Diagnostics {
+// say otherwise it finds nothing. objects is what is known of those that the machine drives; nil: nothing.
+func Check(def *program.Definition, prog *program.Program, objects *expr.Schema, found diag.Diagnostics) diag.Diagnostics {
 	if unclear(def, found) {
 		return nil
 	}
-	c := &linter{def: def, prog: prog, whileHolding: map[[2]string]expr.Truth{}}
+	c := &linter{def: def, prog: prog, objects: objects, whileHolding: map[[2]string]expr.Truth{}}
 	c.ledger()
 	c.hotLoops()
 	c.unassigned()
@@ -29,6 +29,7 @@ func Check(def *program.Definition, prog *program.Program, found diag.Diagnostic
 		c.checkOwnExits(p)
 		if p.Deletion {
 			c.checkDecisions(p)
+			c.checkMissing(p)
 		}
 	}
 	return c.diags
@@ -77,6 +78,22 @@ func (c *linter) checkDecision(path string, e *expr.Expr, objects map[output]boo
 				"ask an output that the action declares, or use a step that waits by itself")
 		}
 	}
+}
+
+// checkMissing: what reads a field that is not there is an error each time, and people delete objects that they gave up on half
+// filled in. Without a CRD it is not known which fields may be missing.
+func (c *linter) checkMissing(p *program.Phase) {
+	if c.objects == nil {
+		return
+	}
+	c.evaluated(p, func(path string, e *expr.Expr) {
+		c.through(e, func(e *expr.Expr) {
+			for _, field := range e.Missing(c.objects) {
+				c.find(path, "PG109", fmt.Sprintf("%s may be missing: then this is an error each time, and the deletion waits for ever", field),
+					"ask for it with has() or .?, or make the field required in the CRD, or give it a default there")
+			}
+		})
+	})
 }
 
 // checkOwnExits: an edge to the phase itself is none. looplab/fsm takes it for a step, which neither leaves a phase nor enters

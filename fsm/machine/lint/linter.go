@@ -10,9 +10,11 @@ import (
 )
 
 type linter struct {
-	def   *program.Definition
-	prog  *program.Program
-	diags diag.Diagnostics
+	def  *program.Definition
+	prog *program.Program
+	// objects is the type of self, if it is known.
+	objects *expr.Schema
+	diags   diag.Diagnostics
 	// whileHolding is what whileHeld has found, by expression and effect.
 	whileHolding map[[2]string]expr.Truth
 }
@@ -37,6 +39,49 @@ func (c *linter) through(e *expr.Expr, visit func(*expr.Expr)) {
 	visit(e)
 	for _, name := range e.Reads(expr.VarVariables) {
 		c.through(c.prog.Variables[name], visit)
+	}
+}
+
+// evaluated visits whatever is evaluated in a phase but texts for people, in which a value that is not there shows as "?".
+func (c *linter) evaluated(p *program.Phase, look func(path string, e *expr.Expr)) {
+	look(p.Path+".timeout.after", p.TimeoutExpr)
+	for i, r := range p.Requirements {
+		look(fmt.Sprintf("%s.require[%d].when", p.Path, i), r.WhenExpr)
+	}
+	for i := range p.StepList {
+		c.evaluatedIn(&p.StepList[i], look)
+	}
+	for i, x := range p.Exits {
+		look(fmt.Sprintf("%s.next[%d].when", p.Path, i), x.WhenExpr)
+		for _, a := range x.Assigns {
+			look(fmt.Sprintf("%s.next[%d].set.%s", p.Path, i, a.Name), a.Expr)
+		}
+	}
+}
+
+func (c *linter) evaluatedIn(s *program.Step, look func(path string, e *expr.Expr)) {
+	look(s.Path+".if", s.IfExpr)
+	look(s.Path+".keys", s.KeysExpr)
+	if l := s.Loop; l != nil {
+		look(s.Path+".forEach.in", l.In)
+		look(s.Path+".forEach.key", l.Key)
+		look(s.Path+".forEach.parallel", l.ParallelExpr)
+	}
+	look(s.Path+".wait", s.WaitExpr)
+	look(s.Path+".timeout", s.LimitExpr)
+	look(s.Path+".failWhen", s.FailWhenExpr)
+	look(s.Path+".until", s.UntilExpr)
+	actions := []*program.Action{s.Bound}
+	switch {
+	case s.Acquires != "": // what would release it is put on record first
+		actions = append(actions, c.prog.Effects[s.Acquires].BoundRelease)
+	case s.Releases != "": // from what is on record
+		actions = nil
+	}
+	for _, a := range actions {
+		for _, v := range a.With {
+			v.Each(func(e *expr.Expr) { look(s.Path, e) })
+		}
 	}
 }
 

@@ -100,42 +100,7 @@ func (f *assigned) check(p *program.Phase, has program.EffectSet) {
 			}
 		}
 	}
-	look(p.Path+".timeout.after", p.TimeoutExpr)
-	for i, r := range p.Requirements {
-		look(fmt.Sprintf("%s.require[%d].when", p.Path, i), r.WhenExpr)
-	}
-	for i := range p.StepList {
-		f.checkStep(&p.StepList[i], look)
-	}
-	for i, x := range p.Exits {
-		look(fmt.Sprintf("%s.next[%d].when", p.Path, i), x.WhenExpr)
-		for _, a := range x.Assigns {
-			look(fmt.Sprintf("%s.next[%d].set.%s", p.Path, i, a.Name), a.Expr)
-		}
-	}
-}
-
-func (f *assigned) checkStep(s *program.Step, look func(path string, e *expr.Expr)) {
-	look(s.Path+".if", s.IfExpr)
-	look(s.Path+".keys", s.KeysExpr)
-	if l := s.Loop; l != nil {
-		look(s.Path+".forEach.in", l.In)
-		look(s.Path+".forEach.key", l.Key)
-		look(s.Path+".forEach.parallel", l.ParallelExpr)
-	}
-	look(s.Path+".wait", s.WaitExpr)
-	look(s.Path+".timeout", s.LimitExpr)
-	look(s.Path+".failWhen", s.FailWhenExpr)
-	look(s.Path+".until", s.UntilExpr)
-	actions := []*program.Action{s.Bound}
-	if s.Acquires != "" { // what would release it is put on record first
-		actions = append(actions, f.c.prog.Effects[s.Acquires].BoundRelease)
-	}
-	for _, a := range actions {
-		for _, v := range a.With {
-			v.Each(func(e *expr.Expr) { look(s.Path, e) })
-		}
-	}
+	f.c.evaluated(p, look)
 }
 
 // needs are the state values that an expression cannot do without, be it through variables.

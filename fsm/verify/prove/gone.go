@@ -69,7 +69,28 @@ func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref
 	known := func(root, name string) bool {
 		return root == expr.VarSelf || root == expr.VarHeld || root == expr.VarPhase && name == "name"
 	}
-	return nil, !e.ReadsBeside(known)
+	fails, _ := e.NeedsSelf()
+	return nil, fails || !e.ReadsBeside(known)
+}
+
+// needsObject tells whether the action of a step can never succeed while there is no object: what it is called with, or its
+// failWhen, reads the object alone. A release is called with what is on record.
+func (w *way) needsObject() (needs bool) {
+	st := w.run.State()
+	s := w.machine.Program().Phases[st.Phase].StepList[st.StepIndex]
+	look := func(e *expr.Expr) {
+		v, certain := w.withoutObject(e, st.Phase, st.HeldNames())
+		needs = needs || v == nil && certain
+	}
+	if s.Releases == "" {
+		for _, v := range s.Bound.With {
+			v.Each(look)
+		}
+	}
+	if s.FailWhenExpr != nil {
+		look(s.FailWhenExpr)
+	}
+	return needs
 }
 
 // goneTruth decides a guard while there is no object.
@@ -81,7 +102,8 @@ func (w *way) goneTruth(e *expr.Expr) answer {
 	case v != nil:
 		return answer{}
 	case !certain:
-		return answer{open: w.pick(2) == 0}
+		_, neverTrue := e.NeedsSelf()
+		return answer{open: !neverTrue && w.pick(2) == 0}
 	}
 	if attempts := w.fallible[e]; attempts > 1 && w.pick(2) == 1 {
 		w.run.State().Attempts = attempts - 1

@@ -174,6 +174,9 @@ func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
 	}
+	if w.vanished && cmd.Effect == "" && w.needsObject() {
+		return w.fails(event{phase: w.from.phase, step: s}, failure{Result: fsm.Result{Err: errForNow, Class: program.ClassInvalid}, last: s.Backoff.Attempts > 1}), nil
+	}
 	if w.vanished {
 		return w.done(event{kind: eventDone, step: s}, false), nil
 	}
