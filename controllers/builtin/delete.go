@@ -17,10 +17,12 @@ import (
 
 var deleteSpec = fsm.ActionSpec{
 	Doc:   "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone.",
-	Check: kindOfTarget,
+	Check: deleteTarget,
 	Params: withTarget(map[string]fsm.Param{
-		"name": {Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"},
-		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone; what it owns goes after it"},
+		"name":               {Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"},
+		"uid":                {Type: fsm.TypeString, Doc: "of the object: one of another UID, which came in its place, is left alone. Needs a name"},
+		"gracePeriodSeconds": {Type: fsm.TypeInt, Check: isGracePeriod, Doc: "instead of that of the object, which Pods have; 0 kills at once"},
+		"wait":               {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone; what it owns goes after it"},
 		"notOurs": {Type: fsm.TypeString, Check: oneOf("keep", "refuse", "allow"), Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
 			"refuse: fail, or allow: delete it"},
 	}),
@@ -37,6 +39,15 @@ var (
 
 // shownMost is how many objects a message names.
 const shownMost = 3
+
+// deleteTarget: many objects have no UID in common.
+func deleteTarget(with fsm.Params) []fsm.Misfit {
+	all := kindOfTarget(with)
+	if with["uid"] != nil && with["name"] == nil {
+		all = append(all, fsm.Misfit{Path: "uid", Message: "a uid is of one object, and no name is given"})
+	}
+	return all
+}
 
 // deletesJobs: all Jobs that this object made are gone after it, with their Pods.
 func deletesJobs(with, run fsm.Params) bool {
@@ -83,7 +94,8 @@ func (c *call) toDelete(ctx context.Context) ([]unstructured.Unstructured, error
 	}
 	if obj.GetName() != "" {
 		found, err := c.find(ctx, obj, deleteVerbs...)
-		if err != nil || !found {
+		uid := c.with.String("uid", "")
+		if err != nil || !found || uid != "" && uid != string(obj.GetUID()) {
 			return nil, err
 		}
 		return []unstructured.Unstructured{*obj}, nil
@@ -117,7 +129,11 @@ func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured, wait 
 	}
 	if !asked {
 		uid := obj.GetUID()
-		err := c.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(how))
+		options := []client.DeleteOption{client.Preconditions{UID: &uid}, client.PropagationPolicy(how)}
+		if c.with["gracePeriodSeconds"] != nil {
+			options = append(options, client.GracePeriodSeconds(int64(c.with.Int("gracePeriodSeconds", 0))))
+		}
+		err := c.Client.Delete(ctx, obj, options...)
 		if client.IgnoreNotFound(err) != nil {
 			return left, c.explain(err, "delete", obj, deleteVerbs...)
 		}

@@ -78,6 +78,7 @@ func TestObjectsOfOthers(t *testing.T) {
 			why:    "the same: what it would restore is not there any more",
 			action: "Patch", with: at(params{"missing": "ignore", "patch": map[string]any{"data": map[string]any{"key": "free"}}}), data: "gone",
 		},
+		"delete of another UID":            {why: "it came in its place", before: theirs, action: "Delete", with: at(params{"notOurs": "allow", "uid": "b1946ac9"}), out: map[string]any{"gone": true}, data: "theirs"},
 		"delete what is gone":              {why: "a release that ran already", action: "Delete", with: at(nil), out: map[string]any{"gone": true}, data: "gone"},
 		"delete of a kind that is gone":    {why: "its CRD may be uninstalled first, and our object must not wait for ever", action: "Delete", with: params{"apiVersion": "no.such/v1", "kind": "Thing", "name": "a"}, out: map[string]any{"gone": true}, data: "gone"},
 		"apply the object itself":          {why: "it would own itself, and be deleted", action: "Apply", with: params{"manifest": content("builtin.phasegate.dev/v1", "Plan", "plan", nil)}, want: "OwnObject", data: "gone"},

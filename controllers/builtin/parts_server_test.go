@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -201,6 +202,23 @@ func TestEvictWaitsForTheBudget(t *testing.T) {
 		t.Errorf("the budget allows it: %v", err)
 	}
 	if err := world.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the Pod is there: %v", err)
+	}
+}
+
+// A Pod on a node stays until its kubelet has ended it, or until it is given no time for that.
+func TestDeleteWithoutGrace(t *testing.T) {
+	world, p := plansFor(t)
+	pod := newPod(t, world, p.Namespace)
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "node"}}
+	if err := world.SubResource("binding").Create(t.Context(), pod, binding); err != nil {
+		t.Fatal(err)
+	}
+	with := params{"apiVersion": "v1", "kind": "Pod", "name": pod.Name, "uid": string(pod.UID), "notOurs": "allow", "wait": false, "gracePeriodSeconds": 0.0}
+	if out, err := act(t, world, "Delete", p, with); err != nil || out["gone"] != true {
+		t.Errorf("got %v, %v", out, err)
+	}
+	if err := world.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{}); !apierrs.IsNotFound(err) {
 		t.Errorf("the Pod is there: %v", err)
 	}
 }

@@ -29,6 +29,7 @@ func TestAFileSaysWhatActionsCanDo(t *testing.T) {
 		"not a Job":           {why: "nobody would know when it is done", step: "{action: RunJob, with: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}}}}", want: "the manifest is a Pod: RunJob runs a Job"},
 		"a Job that vanishes": {why: "it would run again", step: "{action: RunJob, with: {manifest: {spec: {ttlSecondsAfterFinished: 60}}}}", want: "ttlSecondsAfterFinished would take"},
 		"nothing to delete":   {why: "without a name it would be all of the kind", step: "{action: Delete, with: {apiVersion: v1, kind: ConfigMap, name: ''}}", want: "the name is empty"},
+		"a UID of many":       {why: "they have none in common", step: "{action: Delete, with: {apiVersion: v1, kind: Pod, uid: '${self.spec.uid}'}}", want: "a uid is of one object, and no name is given"},
 		"an unknown choice":   {why: "a typo must not mean the default", step: "{action: Delete, with: {apiVersion: v1, kind: ConfigMap, name: a, notOurs: alow}}", want: `"alow" is none of its values: write keep or refuse or allow`},
 		"a status":            {why: "it is another controller's", step: "{action: Patch, with: {apiVersion: v1, kind: Pod, name: a, patch: {status: {}}}}", want: "it names status"},
 		"a field beside":      {why: "the API server drops it", step: "{action: Patch, with: {apiVersion: v1, kind: Pod, name: a, subresource: status, patch: {status: {}, spec: {}}}}", want: "patch.spec is no part of the subresource"},
