@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/phasegate/phasegate/test/support/harness"
 )
@@ -37,7 +38,7 @@ func (p *prometheus) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 }
 
 // docs/extend/canary-analysis.md: good answers promote a canary step by step, whatever is killed; a bad one gives it the
-// replicas that it had, and so does its deletion while there is no data.
+// replicas that it had, and so does its deletion (CANARY_ROUNDS=20 is the long form).
 func TestCanaryAnalysis(t *testing.T) {
 	w := pristine(t)
 	const namespace = "shop-canary"
@@ -91,20 +92,25 @@ func TestCanaryAnalysis(t *testing.T) {
 		})
 		w.kubectl(t, "delete", "--timeout=40s", "-n", namespace, "canaryanalysis/shop-2")
 	})
-	// The manager that is killed is that of the whole test.
 	p.value.Store("0.002")
-	before := p.asked.Load()
-	w.kubectl(t, "apply", "-f", own)
-	eventuallyAsked(t, p, before+3)
-	manager.Kill()
-	w.manager(t, args...)
-	await("Promoted")
-	replicas("10")
-	if asked := p.asked.Load() - before; asked < 15 {
-		t.Errorf("three steps with %d good answers, want five in a row for each", asked)
-	}
-	w.kubectl(t, "delete", "--timeout=40s", "-n", namespace, "canaryanalysis/shop-2")
-	replicas("10")
+	var before int64
+	w.disturb(t, fromEnv("CANARY_ROUNDS", 1), manager, disturbed{
+		object: []string{"-n", namespace, "canaryanalysis/shop-2"},
+		within: 12 * time.Second, // three steps of five answers, a second apart, take longer
+		begin: func(string) {
+			w.kubectl(t, "scale", "deployment", "shop-canary", "-n", namespace, "--replicas=2")
+			before = p.asked.Load()
+			w.kubectl(t, "apply", "-f", own)
+		},
+		killed: func(label string) {
+			await("Promoted")
+			replicas("10")
+			if asked := p.asked.Load() - before; asked < 15 {
+				t.Errorf("%s: three steps with %d good answers, want five in a row for each", label, asked)
+			}
+		},
+		deleted: func(string) { replicas("2") },
+	}, args...)
 	w.assertNoStates(t, "CanaryAnalysis")
 }
 
