@@ -100,9 +100,9 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Decision {
 	switch {
 	case p.OnDelete.To != "":
 		return r.take(ctx, program.ReasonDeletion, firing{})
-	case p.OnDelete.None && len(r.st.Held) == 0:
+	case p.OnDelete.Immediate && len(r.st.Held) == 0:
 		return &Decision{Do: RemoveFinalizer}
-	case p.OnDelete.None:
+	case p.OnDelete.Immediate:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
 		return untilChange()
 	}

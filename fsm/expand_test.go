@@ -110,17 +110,17 @@ func TestShortGivesWay(t *testing.T) {
 		"both": {"all four", short, []string{"One Aborting", "Two Aborting", "Done Aborting", "RollingBack Aborting", "Failed Aborting", "Aborting", "Deleted"}},
 		"own rollback": {"the file's, which leads to the phase that is added", short + "  - {name: RollingBack, steps: [{undo: held}, {action: Nod}], next: [{to: Failed}], timeout: {after: 2h, stalled: Stuck}, onDelete: {hold: soon}}\n",
 			[]string{"One Aborting", "Two Aborting", "Done Aborting", "RollingBack soon", "Failed Aborting", "Aborting", "Deleted"}},
-		"own exit of a deletion": {"it says more than the machine", strings.Replace(short, "{name: Done, terminal: success}", "{name: Done, terminal: success, onDelete: {none: true}}", 1),
+		"own exit of a deletion": {"it says more than the machine", strings.Replace(short, "{name: Done, terminal: success}", "{name: Done, terminal: success, onDelete: {immediate: true}}", 1),
 			[]string{"One Aborting", "Two Aborting", "Done none", "RollingBack Aborting", "Failed Aborting", "Aborting", "Deleted"}},
 		"failure alone": {"a deletion waits for what is released, and nothing is held afterwards",
-			strings.NewReplacer("  deletion: undo\n", "", "to: RollingBack}\n", "to: RollingBack}\n    onDelete: {hold: soon}\n", "terminal: success}", "terminal: success, onDelete: {none: true}}").Replace(short),
+			strings.NewReplacer("  deletion: undo\n", "", "to: RollingBack}\n", "to: RollingBack}\n    onDelete: {hold: soon}\n", "terminal: success}", "terminal: success, onDelete: {immediate: true}}").Replace(short),
 			[]string{"One soon", "Two soon", "Done none", "RollingBack Waiting until what is held is released", "Failed none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			for _, p := range loaded(t, spec(c.file)).Definition().Spec.Phases {
 				text := p.Name
-				if d := p.OnDelete; d != nil && d.None {
+				if d := p.OnDelete; d != nil && d.Immediate {
 					text += " none"
 				} else if d != nil {
 					text += " " + d.To + d.Hold

@@ -167,7 +167,7 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
   - {name: big, expr: 'result.n > 3'}
   - {name: bad, expr: 'self.spec.none'}
   phases:
-  - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {none: true}}
+  - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {immediate: true}}
 `)))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())

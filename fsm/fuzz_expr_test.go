@@ -23,7 +23,7 @@ func fullRun(f testing.TB) (*expr.Scope, *Run) {
   - {name: big, expr: 'result.n > 3'}
   requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}}]
   phases:
-  - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {none: true}}
+  - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {immediate: true}}
 `)))
 	if len(diags) > 0 {
 		f.Fatal(diags.Err())

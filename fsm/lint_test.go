@@ -66,7 +66,7 @@ func TestWhatIsHeld(t *testing.T) {
 		},
 		"let go by a deletion": {
 			why: "the finalizer goes at once, the lock stays", code: "PG011",
-			bad:  strings.Replace(held(toBack), "onDelete: {to: Out}", "onDelete: {none: true}", 1),
+			bad:  strings.Replace(held(toBack), "onDelete: {to: Out}", "onDelete: {immediate: true}", 1),
 			good: held(toBack), contains: []string{"a deletion lets the object go while lock may be held"},
 		},
 		"released and never taken": {
@@ -82,7 +82,7 @@ func TestWhatIsHeld(t *testing.T) {
 		"held while the object lives": {
 			why: "a deletion releases it", code: "PG011",
 			good: held("    next: [{to: Here}]\n") + "  - {name: Here, kind: steady, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {to: Out}}\n",
-			bad:  held("    next: [{to: Here}]\n") + "  - {name: Here, kind: steady, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {none: true}}\n",
+			bad:  held("    next: [{to: Here}]\n") + "  - {name: Here, kind: steady, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {immediate: true}}\n",
 		},
 		"requirement": {
 			why: "asked only while nothing is held", code: "PG011",
@@ -250,8 +250,8 @@ func TestWarnings(t *testing.T) {
 
 func TestIgnoreComments(t *testing.T) {
 	const (
-		end  = "  - {name: Done, terminal: success, onDelete: {none: true}}\n"
-		body = "    steps: [{action: Work}]\n    next: [{to: Done}]\n    onDelete: {none: true}\n" + end
+		end  = "  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"
+		body = "    steps: [{action: Work}]\n    next: [{to: Done}]\n    onDelete: {immediate: true}\n" + end
 	)
 	for name, c := range map[string]struct {
 		why, phase string
@@ -264,7 +264,7 @@ func TestIgnoreComments(t *testing.T) {
 		"another code":   {why: "only what is named", phase: "  - name: One # phasegate:ignore PG102 it takes as long as it takes\n" + body, want: []string{"8 PG101", "8 PG000"}},
 		"no reason":      {why: "who comes later wants to know why", phase: "  - name: One # phasegate:ignore PG101\n" + body, want: []string{"8 PG101", "8 PG000"}},
 		"no such code":   {why: "a typo would ignore nothing", phase: "  - name: One # phasegate:ignore PG110 it takes as long as it takes\n" + body, want: []string{"8 PG101", "8 PG000"}},
-		"an error":       {why: "what refuses a file cannot be ignored", phase: "  - name: One\n    steps: [{action: Wirk}] # phasegate:ignore PG005 not yet\n    timeout: {after: 1h, to: Done}\n    next: [{to: Done}]\n    onDelete: {none: true}\n" + end, want: []string{"9 PG005"}},
+		"an error":       {why: "what refuses a file cannot be ignored", phase: "  - name: One\n    steps: [{action: Wirk}] # phasegate:ignore PG005 not yet\n    timeout: {after: 1h, to: Done}\n    next: [{to: Done}]\n    onDelete: {immediate: true}\n" + end, want: []string{"9 PG005"}},
 		"nothing left":   {why: "a comment that outlives its reason misleads", phase: "  - name: One # phasegate:ignore PG101 slow\n    timeout: {after: 1h, to: Done}\n" + body, want: []string{"8 PG000"}},
 		"text with hash": {why: "a value is no comment", phase: "  - name: One\n    timeout: {after: 1h, to: Done}\n    message: 'see#phasegate:ignore PG101'\n" + body},
 	} {
@@ -290,7 +290,7 @@ func TestAgainstAnOlderRevision(t *testing.T) {
 		}
 		return def
 	}
-	old := read("  phases:\n  - {name: One, onDelete: {none: true}}\n  - {name: Two, onDelete: {none: true}}\n  - {name: Three, onDelete: {none: true}}\n")
+	old := read("  phases:\n  - {name: One, onDelete: {immediate: true}}\n  - {name: Two, onDelete: {immediate: true}}\n  - {name: Three, onDelete: {immediate: true}}\n")
 	for name, c := range map[string]struct {
 		why, phases string
 		want        []string

@@ -104,7 +104,7 @@ func spec(lines string) string {
 }
 
 const onePhase = `  phases:
-  - {name: One, terminal: success, onDelete: {none: true}}
+  - {name: One, terminal: success, onDelete: {immediate: true}}
 `
 
 func TestLoadReadsStrictly(t *testing.T) {
@@ -117,7 +117,7 @@ func TestLoadReadsStrictly(t *testing.T) {
 		},
 		"unknown field inside a list": {
 			why: "the column is that of the key, in a flow mapping too", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, terminal: success, ⟦ondelete: {none: true}, onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, terminal: success, ⟦ondelete: {immediate: true}, onDelete: {immediate: true}}\n"),
 			good:     spec(onePhase),
 			contains: []string{`unknown field "ondelete" in spec.phases[0]`},
 		},
@@ -134,8 +134,8 @@ func TestLoadReadsStrictly(t *testing.T) {
 		},
 		"duplicate key in free data": {
 			why: "with is free, but not that free", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1, ⟦count: 2}}], onDelete: {none: true}}\n"),
-			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1}}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1, ⟦count: 2}}], onDelete: {immediate: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1}}], onDelete: {immediate: true}}\n"),
 			contains: []string{`duplicate key "count"`},
 		},
 		"anchor and alias": {
@@ -146,12 +146,12 @@ func TestLoadReadsStrictly(t *testing.T) {
 		},
 		"merge key": {
 			why: "it is an alias by another name", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦<<: {count: 1}}}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦<<: {count: 1}}}], onDelete: {immediate: true}}\n"),
 			contains: []string{"a key must be a plain text"},
 		},
 		"key that is no text": {
 			why: "1: and \"1\": must not be the same", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦1: 2}}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦1: 2}}], onDelete: {immediate: true}}\n"),
 			contains: []string{"a key must be a plain text"},
 		},
 		"two documents": {
@@ -195,7 +195,7 @@ func TestLoadReadsStrictly(t *testing.T) {
 		"text where a truth value belongs": {
 			why: "yes is a text in YAML 1.2 and true in 1.1", code: "PG000",
 			bad:      spec("  phases:\n  - {name: One, terminal: success, onDelete: {none: ⟦yes}}\n"),
-			good:     spec("  phases:\n  - {name: One, terminal: success, onDelete: {none: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, terminal: success, onDelete: {immediate: true}}\n"),
 			contains: []string{"onDelete.none must be true or false"},
 		},
 		"attempts out of range": {
@@ -212,24 +212,24 @@ func TestLoadReadsStrictly(t *testing.T) {
 		},
 		"empty value in free data": {
 			why: "it was forgotten; a null that is written out removes a field in a merge patch", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: ⟦}}}], onDelete: {none: true}}\n"),
-			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: null}}}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: ⟦}}}], onDelete: {immediate: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: null}}}], onDelete: {immediate: true}}\n"),
 			contains: []string{"with.any.a must be a text"},
 		},
 		"date in free data": {
 			why: "it would reach the action as another text", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: ⟦2026-01-01}}], onDelete: {none: true}}\n"),
-			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: '2026-01-01'}}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: ⟦2026-01-01}}], onDelete: {immediate: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: '2026-01-01'}}], onDelete: {immediate: true}}\n"),
 			contains: []string{"with.text must be a text"},
 		},
 		"missing fields": {
 			why: "a field without which nothing works is asked for where it belongs", code: "PG000",
-			bad:      header + "spec:\n  ⟦initial: One\n  phases:\n  - ⟦{terminal: success, onDelete: {none: true}}\n",
+			bad:      header + "spec:\n  ⟦initial: One\n  phases:\n  - ⟦{terminal: success, onDelete: {immediate: true}}\n",
 			contains: []string{"spec has no for", "spec.phases[0] has no name"},
 		},
 		"empty required field": {
 			why: "an exit to nowhere would stall the machine when it is taken", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, poll: 1s, next: [{to: ⟦''}], onDelete: {none: true}}\n"),
+			bad:      spec("  phases:\n  - {name: One, poll: 1s, next: [{to: ⟦''}], onDelete: {immediate: true}}\n"),
 			contains: []string{"next[0].to is empty"},
 		},
 		"other kind": {
@@ -248,8 +248,8 @@ func TestLoadIsBounded(t *testing.T) {
 		why, file, contains string
 	}{
 		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", diag.MaxFileSize), "more than 262144"},
-		"deep":        {"with may hold anything, but not any depth", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}}], onDelete: {none: true}}\n"), "32 levels"},
-		"many values": {"a list of nothing is still work", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: [" + strings.Repeat("1,", 30_000) + "]}}], onDelete: {none: true}}\n"), "more than 20000 values"},
+		"deep":        {"with may hold anything, but not any depth", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}}], onDelete: {immediate: true}}\n"), "32 levels"},
+		"many values": {"a list of nothing is still work", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: [" + strings.Repeat("1,", 30_000) + "]}}], onDelete: {immediate: true}}\n"), "more than 20000 values"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +262,7 @@ func TestLoadIsBounded(t *testing.T) {
 }
 
 func TestScalarsAreReadAsYAML12(t *testing.T) {
-	def, diags := program.Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
+	def, diags := program.Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {immediate: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {immediate: true}}\n")))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}

@@ -229,8 +229,8 @@ func TestInvariants(t *testing.T) {
 		},
 		"legal": {
 			why:    "an object that is let go at once while it holds something",
-			change: []string{"next: [{to: Back}]\n    onDelete: {to: Aborting}", "next: [{to: Back}]\n    onDelete: {none: true}"},
-			twin:   []string{"{name: Done, terminal: success, onDelete: {to: Aborting}}", "{name: Done, terminal: success, onDelete: {none: true}}"},
+			change: []string{"next: [{to: Back}]\n    onDelete: {to: Aborting}", "next: [{to: Back}]\n    onDelete: {immediate: true}"},
+			twin:   []string{"{name: Done, terminal: success, onDelete: {to: Aborting}}", "{name: Done, terminal: success, onDelete: {immediate: true}}"},
 			want: []string{
 				"sound.yaml:11:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds; it also breaks legal: let every phase of the deletion lead to one with end: true, whatever is held",
 				"  kubectl delete",

@@ -50,9 +50,9 @@ spec:
     steps: [{action: Look, until: 'request.approve.pending', poll: 5s}]
     next: [{to: Open}]
     retry: {attempts: 3, to: Broken}
-    onDelete: {none: true}
-  - {name: Open, terminal: success, next: [{to: Closed, when: 'request.approve.pending'}], onDelete: {none: true}}
-  - {name: Broken, terminal: failure, next: [{to: Closed, when: 'request.retry.pending'}], onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Open, terminal: success, next: [{to: Closed, when: 'request.approve.pending'}], onDelete: {immediate: true}}
+  - {name: Broken, terminal: failure, next: [{to: Closed, when: 'request.retry.pending'}], onDelete: {immediate: true}}
 `
 
 func gate(t *testing.T) *Machine {

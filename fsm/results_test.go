@@ -20,8 +20,8 @@ func TestLastingResult(t *testing.T) {
     - {action: Look, until: 'result.ready'}
     - {name: Again, action: Look, if: 'result.ready', until: 'result.ready'}
     next: [{to: Done}]
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `), program.Bindings{Actions: map[string]program.ActionSpec{
 		"Plan": {Outputs: map[string]expr.Type{"planned": expr.TypeInt}},
 		"Look": {Outputs: map[string]expr.Type{"ready": expr.TypeBool}},

@@ -180,8 +180,8 @@ spec:
     - {action: Scale, name: Start, with: {replicas: '${result.replicas}'}}
     next: [{to: Done}]
     timeout: {after: 1h, stalled: Slow}
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `
 
 // What is noted is not noted anew because of an edit that has nothing to do with it; where

@@ -25,12 +25,12 @@ func TestRestIsQuiet(t *testing.T) {
 		why, phase string
 		wake       time.Duration
 	}{
-		"steady":                 {"drift is corrected without a status write", "kind: steady, poll: 5s, steps: [{action: Look}, {action: Work}], onDelete: {none: true}", 5 * time.Second},
-		"steady with exits":      {"closed exits say the same on each look", "kind: steady, poll: 5s, steps: [{action: Look}], next: [{to: Done, when: 'phase.age > duration(\"9000h\") && now > now'}, {to: Done, when: 'result.n > 1'}], onDelete: {none: true}", 5 * time.Second},
-		"steady in a wait":       {"a step that waits begins to wait once", "kind: steady, poll: 5s, steps: [{action: Look, until: 'result.n > 1'}], onDelete: {none: true}", 5 * time.Second},
-		"steady with a timeout":  {"a deadline that has passed wakes nobody", "kind: steady, poll: 5s, timeout: {after: 1s, stalled: Slow}, onDelete: {none: true}", 5 * time.Second},
-		"stalled without a poll": {"nor does it spin where nothing else wakes", "kind: steady, watch: [{apiVersion: v1, kind: Pod}], timeout: {after: 1s, stalled: Slow}, onDelete: {none: true}", 0},
-		"terminal":               {"the end is the end", "terminal: success, onDelete: {none: true}", 0},
+		"steady":                 {"drift is corrected without a status write", "kind: steady, poll: 5s, steps: [{action: Look}, {action: Work}], onDelete: {immediate: true}", 5 * time.Second},
+		"steady with exits":      {"closed exits say the same on each look", "kind: steady, poll: 5s, steps: [{action: Look}], next: [{to: Done, when: 'phase.age > duration(\"9000h\") && now > now'}, {to: Done, when: 'result.n > 1'}], onDelete: {immediate: true}", 5 * time.Second},
+		"steady in a wait":       {"a step that waits begins to wait once", "kind: steady, poll: 5s, steps: [{action: Look, until: 'result.n > 1'}], onDelete: {immediate: true}", 5 * time.Second},
+		"steady with a timeout":  {"a deadline that has passed wakes nobody", "kind: steady, poll: 5s, timeout: {after: 1s, stalled: Slow}, onDelete: {immediate: true}", 5 * time.Second},
+		"stalled without a poll": {"nor does it spin where nothing else wakes", "kind: steady, watch: [{apiVersion: v1, kind: Pod}], timeout: {after: 1s, stalled: Slow}, onDelete: {immediate: true}", 0},
+		"terminal":               {"the end is the end", "terminal: success, onDelete: {immediate: true}", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +175,7 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&exits, "    - {to: Three, when: 'guards.a && guards.b && size(held) == %d'}\n", i)
 	}
-	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {none: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {none: true}\n    next:\n"+exits.String()+"    - {to: One, when: 'guards.a'}\n  - {name: Three, next: [{to: One}], onDelete: {none: true}}\n")), testBindings)
+	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {immediate: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {immediate: true}\n    next:\n"+exits.String()+"    - {to: One, when: 'guards.a'}\n  - {name: Three, next: [{to: One}], onDelete: {immediate: true}}\n")), testBindings)
 	for range 60 {
 		if _, err := w.Reconcile(); err != nil {
 			t.Fatal(err)
@@ -289,11 +289,11 @@ func TestConditionsPerKindOfPhase(t *testing.T) {
 		why, phase string
 		raised     string
 	}{
-		"progressing": {"something is going on", "poll: 5s, next: [{to: Done, when: 'false'}], onDelete: {none: true}", fsm.ConditionReconciling},
-		"waiting":     {"a person is asked, nothing is wrong", "kind: waiting, poll: 5s, next: [{to: Done, when: 'false'}], onDelete: {none: true}", fsm.ConditionReconciling},
-		"steady":      {"it runs", "kind: steady, poll: 5s, onDelete: {none: true}", fsm.ConditionReady},
-		"success":     {"it is done", "terminal: success, onDelete: {none: true}", fsm.ConditionReady},
-		"failure":     {"it needs a person", "terminal: failure, onDelete: {none: true}", fsm.ConditionStalled},
+		"progressing": {"something is going on", "poll: 5s, next: [{to: Done, when: 'false'}], onDelete: {immediate: true}", fsm.ConditionReconciling},
+		"waiting":     {"a person is asked, nothing is wrong", "kind: waiting, poll: 5s, next: [{to: Done, when: 'false'}], onDelete: {immediate: true}", fsm.ConditionReconciling},
+		"steady":      {"it runs", "kind: steady, poll: 5s, onDelete: {immediate: true}", fsm.ConditionReady},
+		"success":     {"it is done", "terminal: success, onDelete: {immediate: true}", fsm.ConditionReady},
+		"failure":     {"it needs a person", "terminal: failure, onDelete: {immediate: true}", fsm.ConditionStalled},
 	} {
 		w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, "+c.phase+"}\n"+doneIf(c.phase))), testBindings)
 		w.settle()
@@ -359,7 +359,7 @@ func TestGenerationChangedOutlivesCommits(t *testing.T) {
 // doneIf is a phase Done for the file of one that leads there: no phase stands alone.
 func doneIf(phase string) string {
 	if strings.Contains(phase, "to: Done") {
-		return "  - {name: Done, terminal: success, onDelete: {none: true}}\n"
+		return "  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"
 	}
 	return ""
 }

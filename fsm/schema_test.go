@@ -80,19 +80,19 @@ func TestExpressionsAreTyped(t *testing.T) {
 		},
 		"params of a request": {
 			why: "they have the types of their expressions", code: "PG006",
-			bad:      spec("  requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}, valid: 'true'}]\n  variables: [{name: f, expr: '1'}]\n  phases:\n  - {name: One, terminal: failure, onDelete: {none: true}, next: [{to: Done, when: 'request.go.pending && request.go.params.n ⟦== \"a\"'}]}\n  - {name: Done, terminal: success, onDelete: {none: true}}\n"),
-			good:     spec("  requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}, valid: 'true'}]\n  variables: [{name: f, expr: '1'}]\n  phases:\n  - {name: One, terminal: failure, onDelete: {none: true}, next: [{to: Done, when: 'request.go.pending && request.go.params.n == variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {none: true}}\n"),
+			bad:      spec("  requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}, valid: 'true'}]\n  variables: [{name: f, expr: '1'}]\n  phases:\n  - {name: One, terminal: failure, onDelete: {immediate: true}, next: [{to: Done, when: 'request.go.pending && request.go.params.n ⟦== \"a\"'}]}\n  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"),
+			good:     spec("  requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}, valid: 'true'}]\n  variables: [{name: f, expr: '1'}]\n  phases:\n  - {name: One, terminal: failure, onDelete: {immediate: true}, next: [{to: Done, when: 'request.go.pending && request.go.params.n == variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"),
 			contains: []string{"== has a value of type int on its left and one of type string on its right"},
 		},
 		"variable": {
 			why: "a variable has the type of its expression", code: "PG007",
-			bad:      spec("  variables: [{name: f, expr: 'self.spec.size'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {none: true}, next: [{to: Done, when: ⟦'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {none: true}}\n"),
-			good:     spec("  variables: [{name: f, expr: 'self.spec.size > 3'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {none: true}, next: [{to: Done, when: 'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {none: true}}\n"),
+			bad:      spec("  variables: [{name: f, expr: 'self.spec.size'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {immediate: true}, next: [{to: Done, when: ⟦'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"),
+			good:     spec("  variables: [{name: f, expr: 'self.spec.size > 3'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {immediate: true}, next: [{to: Done, when: 'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"),
 			contains: []string{"is int, not a boolean"},
 		},
 		"a variable that does not compile": {
 			why: "one mistake is one finding", code: "PG006",
-			bad:      spec("  variables: [{name: f, expr: 'self.spec.⟦sise > 3'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {none: true}, next: [{to: Done, when: 'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {none: true}}\n"),
+			bad:      spec("  variables: [{name: f, expr: 'self.spec.⟦sise > 3'}]\n  phases:\n  - {name: One, poll: 5s, onDelete: {immediate: true}, next: [{to: Done, when: 'variables.f'}]}\n  - {name: Done, terminal: success, onDelete: {immediate: true}}\n"),
 			contains: []string{`no field "sise"`},
 		},
 		"results of an action that is not known": {

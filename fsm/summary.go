@@ -212,9 +212,9 @@ func (s *state) onDelete() *v1alpha1.DeletionStatus {
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
 	case p.OnDelete.Hold != "":
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: expr.Clip(p.OnDelete.Hold, 512)}
-	case p.OnDelete.None && len(s.st.Held) > 0:
+	case p.OnDelete.Immediate && len(s.st.Held) > 0:
 		return blocked("nothing here releases " + strings.Join(s.st.HeldNames(), ", "))
-	case p.OnDelete.None:
+	case p.OnDelete.Immediate:
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	}
 	return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: p.OnDelete.To}

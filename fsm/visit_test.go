@@ -21,10 +21,10 @@ func waitingFile(upgrade, phase string) string {
     steps: [{action: Look}, {action: Work}]
     next: [{to: Done}]
     timeout: {after: 1h, stalled: Slow}
-    onDelete: {none: true}
+    onDelete: {immediate: true}
   - name: Done
     terminal: success
-    onDelete: {none: true}
+    onDelete: {immediate: true}
 `
 }
 

@@ -19,8 +19,8 @@ func withSpec(value string) string {
     - {action: Look}
     - {action: Greet, with: {text: ` + value + `}}
     next: [{to: Done, when: 'result.n > 100'}]
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `)
 }
 

@@ -23,8 +23,8 @@ spec:
   for: {apiVersion: example.org/v1, kind: Backup}
   initial: Copying
   phases:
-  - {name: Copying, steps: [{action: CopyFiles}], next: [{to: Done}], onDelete: {none: true}}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+  - {name: Copying, steps: [{action: CopyFiles}], next: [{to: Done}], onDelete: {immediate: true}}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `
 
 func TestLint(t *testing.T) {

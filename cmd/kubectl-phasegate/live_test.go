@@ -296,7 +296,7 @@ spec:
   for: {apiVersion: live.phasegate.dev/v1, kind: Gate}
   initial: Closed
   phases:
-  - {name: Closed, poll: 10s, next: [{to: Open, when: 'self.spec.go'}], onDelete: {none: true}}
-  - {name: Open, terminal: success, onDelete: {none: true}}
+  - {name: Closed, poll: 10s, next: [{to: Open, when: 'self.spec.go'}], onDelete: {immediate: true}}
+  - {name: Open, terminal: success, onDelete: {immediate: true}}
 `))
 }

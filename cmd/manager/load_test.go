@@ -71,7 +71,7 @@ func TestLoadMachines(t *testing.T) {
 		"a machine for another kind": {
 			why: "it needs no Go code",
 			files: map[string]string{"door.yaml": "apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n" +
-				"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"},
+				"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  phases:\n  - {name: Open, terminal: success, onDelete: {immediate: true}}\n"},
 			names: []string{datastoremigration.MachineName, "door", "mcpserver"},
 		},
 		"another machine for the kind of a program": {

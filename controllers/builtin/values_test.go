@@ -57,8 +57,8 @@ spec:
     - `+c.step+`
     next: [{to: Done}]
     timeout: {after: 1h, stalled: Stuck}
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `))
 			if def != nil {
 				_, diags = fsm.Bind(def, fsm.Bindings{Actions: Specs()})

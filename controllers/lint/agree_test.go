@@ -88,9 +88,9 @@ spec:
     timeout: {after: 24h, to: Late, reason: TooLate}
     message: %q
     poll: 5s
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
-  - {name: Late, terminal: failure, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
+  - {name: Late, terminal: failure, onDelete: {immediate: true}}
 `
 
 // everything of it is there, so that a field that is missing is the fault of the expression.

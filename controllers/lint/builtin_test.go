@@ -40,9 +40,9 @@ spec:
     next: [{to: Done, when: '%s'}]
     poll: 5s
     timeout: {after: 1h, to: Failed}
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
-  - {name: Failed, terminal: failure, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
+  - {name: Failed, terminal: failure, onDelete: {immediate: true}}
 `
 
 // What is read of another object is there in its kind, and among the fields that are read.

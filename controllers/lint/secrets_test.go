@@ -25,15 +25,15 @@ spec:
     next: [{to: Using%s}]
     poll: 5s
     timeout: {after: 1h, to: Failed}
-    onDelete: {none: true}
+    onDelete: {immediate: true}
   - name: Using
     steps:
     - %s
     next: [{to: Done}]
     timeout: {after: 1h, to: Failed}
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
-  - {name: Failed, terminal: failure, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
+  - {name: Failed, terminal: failure, onDelete: {immediate: true}}
 `
 
 // A reference stands where a value takes its place, and nowhere else; what everybody can read is no secret.

@@ -34,7 +34,7 @@ func asked(states []v1alpha1.MachineState, err error) Objects {
 func TestObjectsThatCannotGoOn(t *testing.T) {
 	renamed := strings.ReplaceAll(door("3s"), "Closed", "Shut")
 	mapped := strings.Replace(renamed, "spec:\n", "spec:\n  upgrade: {phaseMap: {Closed: Shut}}\n", 1)
-	bolted := strings.NewReplacer("  phases:\n", "  finalizer: a.b/c\n  effects: [{name: bolt, acquire: Knock, release: Pull}]\n  phases:\n", "{none: true}", "{to: Out}").Replace(door("2s")) +
+	bolted := strings.NewReplacer("  phases:\n", "  finalizer: a.b/c\n  effects: [{name: bolt, acquire: Knock, release: Pull}]\n  phases:\n", "{immediate: true}", "{to: Out}").Replace(door("2s")) +
 		"  - {name: Out, deletion: true, steps: [{undo: held}], next: [{to: End}]}\n  - {name: End, deletion: true, end: true}\n"
 	const fix = "or change the file once the objects have come to an end"
 	for name, c := range map[string]struct {

@@ -32,8 +32,8 @@ spec:
     next:
     - {to: Open}
     timeout: {after: 1h, stalled: NobodyHome}
-    onDelete: {none: true}
-  - {name: Open, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Open, terminal: success, onDelete: {immediate: true}}
 `, name, kind, poll)
 }
 

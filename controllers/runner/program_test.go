@@ -34,7 +34,7 @@ spec:
   for: {apiVersion: example.com/v1, kind: Errand}
   initial: Only
   phases:
-  - {name: Only, terminal: success, steps: [{action: Later}], next: [{to: Only, when: 'guards.later'}], onDelete: {none: true}}
+  - {name: Only, terminal: success, steps: [{action: Later}], next: [{to: Only, when: 'guards.later'}], onDelete: {immediate: true}}
 `
 	def, diags := fsm.Load("errand.yaml", []byte(file))
 	if err := diags.Err(); err != nil {

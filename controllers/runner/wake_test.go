@@ -155,7 +155,7 @@ func doors(t testing.TB, watch string) *fsm.Machine {
 	t.Helper()
 	def, diags := fsm.Load("door.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n"+
 		"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  watch: ["+watch+"]\n"+
-		"  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"))
+		"  phases:\n  - {name: Open, terminal: success, onDelete: {immediate: true}}\n"))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -147,8 +147,8 @@ spec:
   for: {apiVersion: v1, kind: ConfigMap}
   initial: One
   phases:
-  - {name: One, poll: 5s, next: [{to: Done}], onDelete: {none: true}}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+  - {name: One, poll: 5s, next: [{to: Done}], onDelete: {immediate: true}}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 ` + phase
 }
 
@@ -169,7 +169,7 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"text for a mapping":   {"the type", edited("metadata: {name: test}", "metadata: test")},
 		"mapping for a list":   {"the type", edited("next: [{to: Done}]", "next: {to: Done}")},
 		"number for a text":    {"5 is not 5s", edited("poll: 5s", "poll: 5")},
-		"text for a boolean":   {"yes is a text in YAML 1.2", edited("{none: true}", "{none: 'yes'}")},
+		"text for a boolean":   {"yes is a text in YAML 1.2", edited("{immediate: true}", "{immediate: 'yes'}")},
 		"null":                 {"an empty value is a forgotten one", edited("poll: 5s", "poll: null")},
 		"missing field":        {"without it nothing works", edited("  initial: One\n", "")},
 		"missing name":         {"nobody could refer to the phase", edited("{name: One, ", "{")},
@@ -196,9 +196,9 @@ func TestMachineSchemaRefuses(t *testing.T) {
 		"bound of a bound":     {"it is written out", edited("poll: 5s", "timeout: {after: '${duration(self.spec.n)}', max: '${self.spec.n}', to: Done}, poll: 5s")},
 		"timeout to nowhere":   {"neither to nor stalled", edited("poll: 5s", "timeout: {after: 5s}, poll: 5s")},
 		"timeout of two kinds": {"both to and stalled", edited("poll: 5s", "timeout: {after: 5s, to: Done, stalled: Late}, poll: 5s")},
-		"no onDelete":          {"each phase must say it", edited(", onDelete: {none: true}", "")},
-		"empty onDelete":       {"it says nothing", edited("{none: true}", "{}")},
-		"onDelete twice":       {"which of them?", edited("{none: true}", "{none: true, to: Done}")},
+		"no onDelete":          {"each phase must say it", edited(", onDelete: {immediate: true}", "")},
+		"empty onDelete":       {"it says nothing", edited("{immediate: true}", "{}")},
+		"onDelete twice":       {"which of them?", edited("{immediate: true}", "{immediate: true, to: Done}")},
 		"other failure":        {"there is one way", machine("  failure: redo\n")},
 		"other deletion":       {"there is one way", machine("  deletion: redo\n")},
 		"name of a list":       {"no path could name it", machine("  stepLists: {a-b: [{action: Work}]}\n")},

@@ -363,8 +363,8 @@ type OnDelete struct {
 	To string `json:"to,omitempty"`
 	// Hold goes on as before; the text says why.
 	Hold string `json:"hold,omitempty"`
-	// None lets the object go at once.
-	None bool `json:"none,omitempty"`
+	// Immediate lets the object go at once.
+	Immediate bool `json:"immediate,omitempty"`
 }
 
 // Upgrade maps names of older revisions to those of this one, each as OLD: NEW, so that

@@ -32,8 +32,8 @@ spec:
   for: {apiVersion: example.com/v1, kind: ` + strings.ToUpper(name[:1]) + name[1:] + `}
   initial: Closed
   phases:
-  - {name: Closed, poll: ` + poll + `, next: [{to: Open, when: 'self.metadata.generation > 1'}], onDelete: {none: true}}
-  - {name: Open, terminal: success, onDelete: {none: true}}
+  - {name: Closed, poll: ` + poll + `, next: [{to: Open, when: 'self.metadata.generation > 1'}], onDelete: {immediate: true}}
+  - {name: Open, terminal: success, onDelete: {immediate: true}}
 `
 }
 

@@ -111,7 +111,7 @@ func (f *flow) checkEdges(p *program.Phase, gives map[string]program.EffectSet) 
 
 // checkLetGo: an object that a deletion lets go at once must not hold anything.
 func (f *flow) checkLetGo(p *program.Phase) {
-	if p.OnDelete == nil || !p.OnDelete.None {
+	if p.OnDelete == nil || !p.OnDelete.Immediate {
 		return
 	}
 	held := f.load(p, program.Edge{Kind: program.EdgeDelete}) &^ arrives

@@ -89,7 +89,7 @@ func (g *graph) endless() []*Phase {
 	var all, last []*Phase
 	for _, p := range g.prog.Order {
 		ahead, _ := g.prog.Walk(anyEdge, p.Name)
-		if slices.ContainsFunc(ahead, func(q *Phase) bool { return q.End || q.OnDelete != nil && q.OnDelete.None }) {
+		if slices.ContainsFunc(ahead, func(q *Phase) bool { return q.End || q.OnDelete != nil && q.OnDelete.Immediate }) {
 			continue
 		}
 		all = append(all, p)
@@ -209,12 +209,12 @@ func (g *graph) checkOnDelete(p *Phase) {
 	if p.Deletion {
 		return
 	}
-	fix := "add onDelete: {to: PHASE}, {hold: TEXT} or {none: true}"
+	fix := "add onDelete: {to: PHASE}, {hold: TEXT} or {immediate: true}"
 	if p.OnDelete == nil {
 		g.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
 		return
 	}
-	if Count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None) != 1 {
+	if Count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.Immediate) != 1 {
 		g.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
 	}
 }

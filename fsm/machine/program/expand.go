@@ -121,7 +121,7 @@ func (x *expansion) ways() {
 			Next: []v1alpha1.Exit{{To: phaseFailed, Reason: "RolledBack"}}, Timeout: stays}
 		failed := v1alpha1.Phase{Name: phaseFailed, Description: "It failed, and what was held is released.", Terminal: v1alpha1.PhaseFailure}
 		if spec.Deletion == "" { // what a deletion would do is done already
-			back.OnDelete, failed.OnDelete = &v1alpha1.OnDelete{Hold: "Waiting until what is held is released"}, &v1alpha1.OnDelete{None: true}
+			back.OnDelete, failed.OnDelete = &v1alpha1.OnDelete{Hold: "Waiting until what is held is released"}, &v1alpha1.OnDelete{Immediate: true}
 		}
 		x.phase("spec.failure", back)
 		x.phase("spec.failure", failed)

@@ -55,7 +55,7 @@ func withoutTexts(p v1alpha1.Phase) v1alpha1.Phase {
 		p.Next[i].Message = ""
 	}
 	if p.OnDelete != nil && p.OnDelete.Hold != "" {
-		p.OnDelete = &v1alpha1.OnDelete{To: p.OnDelete.To, Hold: "held", None: p.OnDelete.None}
+		p.OnDelete = &v1alpha1.OnDelete{To: p.OnDelete.To, Hold: "held", Immediate: p.OnDelete.Immediate}
 	}
 	return p
 }

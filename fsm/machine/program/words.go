@@ -64,7 +64,7 @@ func StayWords(p *v1alpha1.Phase) []string {
 	if d := p.OnDelete; d != nil && d.Hold != "" {
 		all = append(all, "deletion: held ("+d.Hold+")")
 	}
-	if d := p.OnDelete; d != nil && d.None {
+	if d := p.OnDelete; d != nil && d.Immediate {
 		all = append(all, "deletion: removed at once")
 	}
 	if len(p.Keeps) > 0 {

@@ -116,7 +116,7 @@ func (t *Describer) deletion(p *program.Phase) Deletion {
 		d.Words = "It is one already; the phases below follow."
 	case p.OnDelete == nil:
 		return d
-	case p.OnDelete.None:
+	case p.OnDelete.Immediate:
 		return Deletion{Words: "The object is gone at once; nothing is released."}
 	case p.OnDelete.Hold != "":
 		d.Words = "Held: " + p.OnDelete.Hold + ". The phase goes on, then:"
@@ -159,7 +159,7 @@ func (t *Describer) does(p *program.Phase, held []string) []string {
 	return all
 }
 
-func letsGo(p *program.Phase) bool { return p.End || p.OnDelete != nil && p.OnDelete.None }
+func letsGo(p *program.Phase) bool { return p.End || p.OnDelete != nil && p.OnDelete.Immediate }
 
 // wayOut is the shortest way of a deletion from a phase to where the object goes.
 func (t *Describer) wayOut(from string) []program.Edge {

@@ -100,8 +100,8 @@ func TestTheObjectIsThatOfAnAPIServer(t *testing.T) {
     kind: steady
     poll: 1h
     next: [{to: Two, when: 'request.go.pending'}, {to: Two, when: 'generationChanged && self.spec.n == 3'}]
-    onDelete: {none: true}
-  - {name: Two, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Two, terminal: success, onDelete: {immediate: true}}
 `)
 	w := fsmtest.World(t, m, map[string]any{"metadata": map[string]any{"name": "x", "finalizers": []any{"other.dev/f"}}, "spec": map[string]any{"n": 1}})
 	if err := w.RunUntilIdle(); err != nil {
@@ -165,8 +165,8 @@ func TestNothingComesOfALookThatCrashed(t *testing.T) {
 }
 
 func TestAWorldIsBounded(t *testing.T) {
-	spin := machine(t, "  phases:\n  - {name: One, next: [{to: Two}], onDelete: {none: true}}\n  - {name: Two, next: [{to: One}], onDelete: {none: true}}\n")
-	poll := machine(t, "  phases:\n  - {name: One, poll: 1s, next: [{to: Two, when: 'false'}], onDelete: {none: true}}\n  - {name: Two, terminal: success, onDelete: {none: true}}\n")
+	spin := machine(t, "  phases:\n  - {name: One, next: [{to: Two}], onDelete: {immediate: true}}\n  - {name: Two, next: [{to: One}], onDelete: {immediate: true}}\n")
+	poll := machine(t, "  phases:\n  - {name: One, poll: 1s, next: [{to: Two, when: 'false'}], onDelete: {immediate: true}}\n  - {name: Two, terminal: success, onDelete: {immediate: true}}\n")
 	for name, c := range map[string]struct {
 		why  string
 		m    *fsm.Machine

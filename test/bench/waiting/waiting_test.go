@@ -49,9 +49,9 @@ spec:
     - {name: Wait, action: ReadObject, with: {apiVersion: v1, kind: ConfigMap, name: never}, until: result.found, poll: 10s}
     next: [{to: Done}]
     timeout: {after: 24h, to: Failed}
-    onDelete: {none: true}
-  - {name: Done, terminal: success, onDelete: {none: true}}
-  - {name: Failed, terminal: failure, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
+  - {name: Failed, terminal: failure, onDelete: {immediate: true}}
 `
 
 func number(t *testing.T, env string, otherwise int) int {

@@ -55,8 +55,8 @@ spec:
     next:
     - {to: Called}
     timeout: {after: 1h, stalled: NobodyAnswers}
-    onDelete: {none: true}
-  - {name: Called, terminal: success, onDelete: {none: true}}
+    onDelete: {immediate: true}
+  - {name: Called, terminal: success, onDelete: {immediate: true}}
 `
 
 // SIGTERM in the middle of a slow action: the action is told to end, what it came

@@ -59,8 +59,8 @@ spec:
   initial: Waiting
   variables: [{name: v, expr: '%s'}]
   phases:
-  - {name: Waiting, kind: waiting, poll: 5s, next: [{to: Done, when: 'dyn(variables.v) == 1'}], onDelete: {none: true}}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+  - {name: Waiting, kind: waiting, poll: 5s, next: [{to: Done, when: 'dyn(variables.v) == 1'}], onDelete: {immediate: true}}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
 `
 	docs := filepath.Join("..", "..", "..", "..", "docs")
 	files := map[string]string{}

@@ -11,19 +11,19 @@ import (
 const (
 	// ends is a machine with a detour, a failure and a way back from it.
 	ends = `
-  - {name: Check, next: [{to: Ask, when: 'self.spec.x == 1'}, {to: Work}], onDelete: {none: true}}
-  - {name: Ask, kind: waiting, poll: 5s, next: [{to: Work}], onDelete: {none: true}}
-  - {name: Work, next: [{to: Ask, when: 'self.spec.x == 2'}, {to: Back, when: 'self.spec.x == 3'}, {to: Done}], onDelete: {none: true}}
-  - {name: Back, next: [{to: Failed}], onDelete: {none: true}}
-  - {name: Failed, terminal: failure, next: [{to: Check, when: 'request.retry.pending'}], onDelete: {none: true}}
-  - {name: Done, terminal: success, onDelete: {none: true}}
+  - {name: Check, next: [{to: Ask, when: 'self.spec.x == 1'}, {to: Work}], onDelete: {immediate: true}}
+  - {name: Ask, kind: waiting, poll: 5s, next: [{to: Work}], onDelete: {immediate: true}}
+  - {name: Work, next: [{to: Ask, when: 'self.spec.x == 2'}, {to: Back, when: 'self.spec.x == 3'}, {to: Done}], onDelete: {immediate: true}}
+  - {name: Back, next: [{to: Failed}], onDelete: {immediate: true}}
+  - {name: Failed, terminal: failure, next: [{to: Check, when: 'request.retry.pending'}], onDelete: {immediate: true}}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
   requests: [{name: retry, token: 'self.metadata.?annotations[?"x/retry"].orValue("")'}]
   upgrade: {phaseMap: {Approve: Ask}}`
 	// rests never ends.
 	rests = `
-  - {name: Check, next: [{to: Build}], onDelete: {none: true}}
-  - {name: Build, next: [{to: Ready}], onDelete: {none: true}}
-  - {name: Ready, kind: steady, poll: 5s, next: [{to: Build, when: 'self.spec.x == 1'}], onDelete: {none: true}}`
+  - {name: Check, next: [{to: Build}], onDelete: {immediate: true}}
+  - {name: Build, next: [{to: Ready}], onDelete: {immediate: true}}
+  - {name: Ready, kind: steady, poll: 5s, next: [{to: Build, when: 'self.spec.x == 1'}], onDelete: {immediate: true}}`
 )
 
 // The bar keeps what was passed, of any machine, and tells what is ahead.

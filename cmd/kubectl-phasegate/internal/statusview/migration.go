@@ -121,7 +121,7 @@ func migrationEnds(p *v1alpha1.Phase, o *Overview) []Remedy {
 		return nil
 	case o.Outcome == WaitsForPerson:
 		return []Remedy{deed("or roll back", "kubectl phasegate abort "+o.Name+" --wait")}
-	case o.Outcome == Failed && p.OnDelete.None:
+	case o.Outcome == Failed && p.OnDelete.Immediate:
 		return []Remedy{deed("it was refused; see why, then delete it and create another one", "kubectl delete datastoremigration "+o.Name)}
 	}
 	return nil
