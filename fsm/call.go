@@ -3,8 +3,10 @@ package fsm
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/phasegate/phasegate/fsm/machine/expr"
@@ -58,11 +60,36 @@ func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) er
 	for name, value := range wanted {
 		was, known := held[name]
 		if known && !reflect.DeepEqual(was, value) && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) {
-			return Terminal("HeldOtherwise", "%s is held with %s: %v, and step %s would take it with %v: release it before, in a step of an earlier phase, or set %s back",
-				r.heldAs(s.Acquires), name, expr.Clip(fmt.Sprint(was), 120), s.Label, expr.Clip(fmt.Sprint(value), 120), name)
+			name, was, value = difference(name, was, value)
+			return Terminal("HeldOtherwise", "%s is held with %s: %s, and step %s would take it with %s: release it before, in a step of an earlier phase, or set %s back",
+				r.heldAs(s.Acquires), name, plain(was), s.Label, plain(value), name)
 		}
 	}
 	return nil
+}
+
+// difference is the first field that differs between two values that do, and what it is in each; null: it is not there.
+func difference(path string, was, now any) (at string, a, b any) {
+	one, _ := was.(map[string]any)
+	other, _ := now.(map[string]any)
+	if one == nil || other == nil {
+		return path, was, now
+	}
+	for _, name := range slices.Sorted(maps.Keys(one)) {
+		if !reflect.DeepEqual(one[name], other[name]) {
+			return difference(path+"."+name, one[name], other[name])
+		}
+	}
+	return path, was, now // something was added
+}
+
+// plain is a value as it may be written in a file, clipped.
+func plain(v any) string {
+	if text, is := v.(string); is {
+		return expr.Clip(text, 120)
+	}
+	text, _ := json.Marshal(v) // it came out of JSON
+	return expr.Clip(string(text), 120)
 }
 
 // taking tells whether the effect was put on record in this visit for the call that is about to be made, or repeated.

@@ -50,3 +50,9 @@ func ReadFile(t testing.TB, name string) []byte {
 	}
 	return data
 }
+
+// Difference is the field in which two values differ, and what it is in each.
+func Difference(path string, was, now any) string {
+	at, a, b := difference(path, was, now)
+	return at + ": " + plain(a) + ", " + plain(b)
+}

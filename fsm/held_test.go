@@ -157,6 +157,29 @@ func TestHeldOtherwise(t *testing.T) {
 	}
 }
 
+// The message names the field that is another, as it is written in the file: not two whole manifests in the way of Go.
+func TestWhatIsHeldOtherwise(t *testing.T) {
+	patch := func(spec map[string]any) map[string]any { return map[string]any{"spec": spec} }
+	for name, c := range map[string]struct {
+		why      string
+		was, now any
+		want     string
+	}{
+		"a text":        {"as it is", "first", "second", "p: first, second"},
+		"a field":       {"the rest is the same", patch(map[string]any{"replicas": 3.0, "paused": true}), patch(map[string]any{"replicas": 5.0, "paused": true}), "p.spec.replicas: 3, 5"},
+		"one is gone":   {"null is what JSON has for it", patch(map[string]any{"paused": true}), patch(nil), "p.spec: {\"paused\":true}, null"},
+		"one came":      {"nothing of before is another", patch(map[string]any{"a": "b"}), patch(map[string]any{"a": "b", "c": "d"}), "p.spec: {\"a\":\"b\"}, {\"a\":\"b\",\"c\":\"d\"}"},
+		"a list":        {"as a whole", []any{"a"}, []any{"b"}, `p: ["a"], ["b"]`},
+		"another shape": {"as a whole", "a", patch(nil), `p: a, {"spec":null}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, fsm.Difference("p", c.was, c.now)); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
 // What reads the clock differs at each look, and is what it was when the effect was taken.
 func TestHeldSinceATime(t *testing.T) {
 	w, did := scaler(t, strings.Replace(scaling, "'${self.spec.deployment}', replicas: 0", "'${variables.name}', replicas: 0", 1)+"  variables: [{name: name, expr: 'string(now)'}]\n")
