@@ -194,9 +194,9 @@ func TestLoadReadsStrictly(t *testing.T) {
 		},
 		"text where a truth value belongs": {
 			why: "yes is a text in YAML 1.2 and true in 1.1", code: "PG000",
-			bad:      spec("  phases:\n  - {name: One, terminal: success, onDelete: {none: ⟦yes}}\n"),
+			bad:      spec("  phases:\n  - {name: One, terminal: success, onDelete: {immediate: ⟦yes}}\n"),
 			good:     spec("  phases:\n  - {name: One, terminal: success, onDelete: {immediate: true}}\n"),
-			contains: []string{"onDelete.none must be true or false"},
+			contains: []string{"onDelete.immediate must be true or false"},
 		},
 		"attempts out of range": {
 			why: "the decoder behind has no column", code: "PG000",
