@@ -3,7 +3,6 @@ package expr
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -92,24 +91,6 @@ func (e *Expr) Needs(root string) []string {
 	return slices.DeleteFunc(e.Reads(root), func(name string) bool {
 		return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == root && r.field == name && r.maybe > 0 })
 	})
-}
-
-// Missing are the fields of self that an object of the schema may be without, and that the expression cannot do without, as
-// texts: self.spec.a. One that it asks for with has(), or reads by .?name, is not among them.
-func (e *Expr) Missing(s *Schema) (fields []string) {
-	for _, r := range e.refs {
-		n := s.maybeMissing(r.names[1:])
-		if r.root != VarSelf || n == 0 || r.maybe > 0 && r.maybe <= n {
-			continue
-		}
-		asked := func(other exprRef) bool {
-			return other.root == VarSelf && other.maybe > 0 && other.maybe <= n && slices.Equal(other.names[:other.maybe+1], r.names[:other.maybe+1])
-		}
-		if text := strings.Join(r.names[:n+1], "."); !slices.ContainsFunc(e.refs, asked) && !slices.Contains(fields, text) {
-			fields = append(fields, text)
-		}
-	}
-	return fields
 }
 
 // TypeOf is the type of a compiled expression; of one with a finding any, so that

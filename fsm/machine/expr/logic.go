@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"slices"
-
 	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -99,48 +97,4 @@ func conditional(args []celast.Expr, atom func(celast.Expr) Truth) Truth {
 		return yes
 	}
 	return Perhaps
-}
-
-// NeedsSelf tells what is so of an expression where there is no object: that it fails, whatever else is known; else, that it is
-// never true, as its other parts can only make it false.
-func (e *Expr) NeedsSelf() (fails, neverTrue bool) {
-	if len(e.Paths(VarSelf)) == 0 {
-		return false, false
-	}
-	tree := Parse(e.Text)
-	if tree == nil {
-		return false, false
-	}
-	return needsSelf(tree.Expr()), Decide(tree.Expr(), func(e celast.Expr) Truth {
-		if needsSelf(e) {
-			return Never
-		}
-		return Perhaps
-	}) == Never
-}
-
-// needsSelf follows what CEL evaluates in any case: not what && and || can do without, nor what is done for each item of a list.
-func needsSelf(e celast.Expr) bool {
-	if links := chainOf(e); len(links) > 0 {
-		maybe := slices.ContainsFunc(links, func(l link) bool { return l.test || l.optional })
-		return links[0].name == VarSelf && len(links) > 1 && !maybe
-	}
-	switch e.Kind() {
-	case celast.SelectKind:
-		return needsSelf(e.AsSelect().Operand())
-	case celast.ListKind:
-		return slices.ContainsFunc(e.AsList().Elements(), needsSelf)
-	case celast.ComprehensionKind:
-		return needsSelf(e.AsComprehension().IterRange())
-	case celast.CallKind:
-		call := e.AsCall()
-		switch call.FunctionName() {
-		case operators.LogicalAnd, operators.LogicalOr:
-			return false
-		case operators.Conditional:
-			return needsSelf(call.Args()[0])
-		}
-		return slices.ContainsFunc(call.Args(), needsSelf) || call.IsMemberFunction() && needsSelf(call.Target())
-	}
-	return false
 }

@@ -73,26 +73,6 @@ func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref
 	return nil, fails || !e.ReadsBeside(known)
 }
 
-// needsObject tells whether the action of a step can never succeed while there is no object: what it is called with, or its
-// failWhen, reads the object alone. A release is called with what is on record.
-func (w *way) needsObject() (needs bool) {
-	st := w.run.State()
-	s := w.machine.Program().Phases[st.Phase].StepList[st.StepIndex]
-	look := func(e *expr.Expr) {
-		v, certain := w.withoutObject(e, st.Phase, st.HeldNames())
-		needs = needs || v == nil && certain
-	}
-	if s.Releases == "" {
-		for _, v := range s.Bound.With {
-			v.Each(look)
-		}
-	}
-	if s.FailWhenExpr != nil {
-		look(s.FailWhenExpr)
-	}
-	return needs
-}
-
 // goneTruth decides a guard while there is no object.
 func (w *way) goneTruth(e *expr.Expr) answer {
 	v, certain := w.withoutObject(e, w.run.State().Phase, w.run.State().HeldNames())

@@ -84,3 +84,23 @@ func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 	}
 	return v
 }
+
+// needsObject tells whether the action of a step can never succeed while there is no object: what it is called with, or its
+// failWhen, reads the object alone. A release is called with what is on record.
+func (w *way) needsObject() (needs bool) {
+	st := w.run.State()
+	s := w.machine.Program().Phases[st.Phase].StepList[st.StepIndex]
+	look := func(e *expr.Expr) {
+		v, certain := w.withoutObject(e, st.Phase, st.HeldNames())
+		needs = needs || v == nil && certain
+	}
+	if s.Releases == "" {
+		for _, v := range s.Bound.With {
+			v.Each(look)
+		}
+	}
+	if s.FailWhenExpr != nil {
+		look(s.FailWhenExpr)
+	}
+	return needs
+}
