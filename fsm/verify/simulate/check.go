@@ -221,9 +221,9 @@ func (c *checker) crash(path string, crash *Crash) {
 		c.find(path, "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
 	}
 	at := crash.Before + crash.After
-	if _, called := c.actions[at]; c.m != nil && !called && !slices.Contains(verbs, at) {
-		c.find(path, "PG005", "actions: "+names(c.actions)+"; or "+strings.Join(verbs, ", "),
-			"machine %s never calls an action %q", c.m.Name(), at)
+	if c.m != nil && cmp.Or(c.actions[at], c.steps[at]) == "" && !slices.Contains(verbs, at) {
+		c.find(path, "PG005", "actions: "+names(c.actions)+"; steps: "+names(c.steps)+"; or "+strings.Join(verbs, ", "),
+			"machine %s never calls an action %q, and has no step of this name", c.m.Name(), at)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // crashPoint is where the driver is killed next: once.
 type crashPoint struct {
-	// at is an action as the machine calls it, or a verb of the engine.
+	// at is an action as the machine calls it, STEP or PHASE/STEP, or a verb of the engine.
 	at   string
 	done bool
 	down time.Duration
@@ -33,7 +33,7 @@ func beforeOrAfter(done bool) string {
 	return "before"
 }
 
-// Crash kills the driver once, the next time before or (done) after an action or
+// Crash kills the driver once, the next time before or (done) after an action, a step that calls one (STEP or PHASE/STEP) or
 // a verb such as Commit; it is down for a while then.
 func (w *Fake) Crash(at string, done bool, down time.Duration) {
 	w.crash = &crashPoint{at, done, down}
@@ -132,7 +132,7 @@ func (w *Fake) show(run *fsm.Run, cmd fsm.Decision) error {
 func (w *Fake) killed(name string, cmd fsm.Decision, done bool) bool {
 	here := crashPoint{at: name, done: done}
 	switch c := w.crash; {
-	case c != nil && c.at == name && c.done == done:
+	case c != nil && c.done == done && slices.Contains([]string{name, cmd.Step, w.Stored.Phase + "/" + cmd.Step}, c.at):
 		here, w.crash = *c, nil
 	case w.Interrupt == nil || !w.Interrupt(cmd, done):
 		return false

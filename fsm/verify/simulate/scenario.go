@@ -83,7 +83,7 @@ type Step struct {
 	Conflict bool `json:"conflict,omitempty"`
 }
 
-// Crash kills the driver once: before or after an action or a verb of the engine.
+// Crash kills the driver once: before or after an action, a step that calls one, or a verb of the engine.
 type Crash struct {
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`

@@ -64,7 +64,7 @@ script:
 		"unknown effect":              {"it would never be held", "script:\n- expect: {held: [lock]}\n- expect: {inPlace: [lokc]}\n", []string{`5:19: PG005: effect "lock" is not declared`, `6:22: PG005: effect "lokc" is not declared`}},
 		"unknown value":               {"it would never be assigned", "script:\n- expect: {state: {n: 1}}\n", []string{`5:23: PG005: state value "n" is not declared`}},
 		"unknown field of the status": {"it would never be shown", "script:\n- expect: {status: {n: 1}}\n", []string{`5:24: PG005: spec.status has no field "n"`}},
-		"unknown crash":               {"it would never come", "script:\n- crash: {after: Lock}\n", []string{`5:10: PG005: machine m never calls an action "Lock"`}},
+		"unknown crash":               {"it would never come", "script:\n- crash: {after: Lock}\n", []string{`5:10: PG005: machine m never calls an action "Lock", and has no step of this name`}},
 		"object":                      {"of another kind", "object: {kind: Other}\nscript: []\n", []string{"4:9: PG000: object.kind is Other"}},
 		"later answers":               {"checked like the first", "script:\n- given: {actions: {Loook: [{}]}}\n", []string{`5:28: PG005: machine m never calls an action "Loook"`}},
 		"several at once":             {"one round of corrections", "given: {actions: {Loook: [{}], Look: [{outputs: {m: 1}}]}}\nscript:\n- until: {phase: Onee}\n", []string{"4:26: PG005: machine m never", "4:53: PG005: action Look has", "6:18: PG001: phase"}},
@@ -107,11 +107,12 @@ func TestStepsThatFail(t *testing.T) {
 		"until":        {"with the time it had", "- until: {phase: Two, within: 5m}\n", "5:10: expected within 5m0s: phase Two, got One"},
 		"all that differ": {"one look at the failure is enough", "- expect: {phase: Two, held: [], reason: Done, gone: true, conditions: {Ready: true}, path: [Two], message: mm, step: x, inPlace: []}\n",
 			`5:11: expected: phase Two, got One; step x, got Look; message with "mm", got "Waiting in step Look until result.n == 2"; reason Done, got One, WithinDeadline; condition Ready=true, got false; held [], got [volume job]; in place [], got [job volume]; path [Two], got [One]; gone true, got false`},
-		"after the end":  {"there is no object any more", "- delete: true\n- until: {gone: true}\n- annotate: {a: b}\n", "7:3: the object is gone"},
-		"no such crash":  {"a crash that never comes tests nothing", "- until: {phase: One}\n- crash: {after: RemoveJob}\n- advance: 1m\n", "7:3: the crash after RemoveJob before this step never came"},
-		"stops there":    {"what follows makes no sense", "- expect: {phase: Two}\n- expect: {phase: Out}\n", "5:11: expected: phase Two, got One"},
-		"never at rest":  {"a run has an end", "- until: {phase: One}\n- advance: 100000h\n", "6:3: the run is longer than 20000 looks or 10 years: it is in phase One"},
-		"set after gone": {"nor this", "- delete: true\n- until: {gone: true}\n- delete: true\n", "7:3: the object is gone"},
+		"after the end":   {"there is no object any more", "- delete: true\n- until: {gone: true}\n- annotate: {a: b}\n", "7:3: the object is gone"},
+		"no such crash":   {"a crash that never comes tests nothing", "- until: {phase: One}\n- crash: {after: RemoveJob}\n- advance: 1m\n", "7:3: the crash after RemoveJob before this step never came"},
+		"crash at a step": {"the first one came, by the name of the step", "- crash: {after: One/Look}\n- advance: 1m\n- crash: {after: RemoveJob}\n- advance: 1m\n", "8:3: the crash after RemoveJob before this step never came"},
+		"stops there":     {"what follows makes no sense", "- expect: {phase: Two}\n- expect: {phase: Out}\n", "5:11: expected: phase Two, got One"},
+		"never at rest":   {"a run has an end", "- until: {phase: One}\n- advance: 100000h\n", "6:3: the run is longer than 20000 looks or 10 years: it is in phase One"},
+		"set after gone":  {"nor this", "- delete: true\n- until: {gone: true}\n- delete: true\n", "7:3: the object is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
