@@ -40,6 +40,11 @@ func (r *fieldReader) read(tree *celast.AST, inText bool) {
 		if e.Kind() == celast.CallKind {
 			r.guess(e.AsCall())
 		}
+		if e.Kind() == celast.ComprehensionKind { // of a map it would be its keys: lists are what people go through
+			if links := chainOf(withoutFallback(e.AsComprehension().IterRange())); len(links) > 1 && links[0].name == VarSelf {
+				r.note(links, "array")
+			}
+		}
 		links := chainOf(e)
 		if inner[e.ID()] || len(links) < 2 || links[0].name != VarSelf {
 			return

@@ -166,7 +166,7 @@ func (f *field) leaf() string {
 	case "date-time", "duration":
 		return "{type: string, format: " + types[0] + "}"
 	case "array":
-		return "{type: array, items: {x-kubernetes-preserve-unknown-fields: true}}"
+		return "{type: array, maxItems: 100, items: {x-kubernetes-preserve-unknown-fields: true}} # maxItems bounds what expressions over it cost"
 	case "object":
 		return "{type: object, x-kubernetes-preserve-unknown-fields: true}"
 	}
