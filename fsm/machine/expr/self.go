@@ -58,14 +58,17 @@ func needsSelf(e celast.Expr) bool {
 	case celast.ComprehensionKind:
 		return needsSelf(e.AsComprehension().IterRange())
 	case celast.CallKind:
-		call := e.AsCall()
-		switch call.FunctionName() {
-		case operators.LogicalAnd, operators.LogicalOr:
-			return false
-		case operators.Conditional:
-			return needsSelf(call.Args()[0])
-		}
-		return slices.ContainsFunc(call.Args(), needsSelf) || call.IsMemberFunction() && needsSelf(call.Target())
+		return callNeedsSelf(e.AsCall())
 	}
 	return false
+}
+
+func callNeedsSelf(call celast.CallExpr) bool {
+	switch call.FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr:
+		return false
+	case operators.Conditional:
+		return needsSelf(call.Args()[0])
+	}
+	return slices.ContainsFunc(call.Args(), needsSelf) || call.IsMemberFunction() && needsSelf(call.Target())
 }

@@ -174,11 +174,8 @@ func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
 	}
-	if w.vanished && cmd.Effect == "" && w.needsObject() {
-		return w.fails(event{phase: w.from.phase, step: s}, failure{Result: fsm.Result{Err: errForNow, Class: program.ClassInvalid}, last: s.Backoff.Attempts > 1}), nil
-	}
 	if w.vanished {
-		return w.done(event{kind: eventDone, step: s}, false), nil
+		return w.actAlone(cmd, s), nil
 	}
 	how := w.pick(failing + len(model.failures))
 	changes := takes&^w.to.inPlace != 0 || gives&w.to.inPlace != 0
@@ -204,6 +201,14 @@ func (w *way) act(_ context.Context, cmd fsm.Decision) (fsm.Result, error) {
 		return fsm.Result{}, errDies
 	}
 	return w.fails(e, model.failures[how-failing]), nil
+}
+
+// actAlone answers an action where there is no object: it succeeds, unless it is never called.
+func (w *way) actAlone(cmd fsm.Decision, s *program.Step) fsm.Result {
+	if cmd.Effect == "" && w.needsObject() {
+		return w.fails(event{phase: w.from.phase, step: s}, failure{Result: fsm.Result{Err: errForNow, Class: program.ClassInvalid}, last: s.Backoff.Attempts > 1})
+	}
+	return w.done(event{kind: eventDone, step: s}, false)
 }
 
 func (w *way) step() *program.Step {
