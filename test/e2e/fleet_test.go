@@ -72,8 +72,10 @@ func TestFleetUpgrade(t *testing.T) {
 		},
 	}, args...)
 	manager.Kill()
-	inTurn(t, "many", func(t *testing.T) { w.upgradeMany(t, args) })
-	w.assertNoStates(t, "FleetUpgrade")
+	inTurn(t, "many", func(t *testing.T) {
+		w.upgradeMany(t, args)
+		w.assertNoStates(t, "FleetUpgrade") // its manager ends with it
+	})
 }
 
 // upgradeMany tells what a large fleet costs.

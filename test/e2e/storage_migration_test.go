@@ -96,8 +96,10 @@ func TestStorageMigration(t *testing.T) {
 		},
 	}, args...)
 	manager.Kill()
-	inTurn(t, "measured", func(t *testing.T) { w.measureMigration(t, version, size, args) })
-	w.assertNoStates(t, "StorageMigration")
+	inTurn(t, "measured", func(t *testing.T) {
+		w.measureMigration(t, version, size, args)
+		w.assertNoStates(t, "StorageMigration") // its manager ends with it
+	})
 }
 
 // measureMigration compares the machine with a client that only patches.
