@@ -215,7 +215,7 @@ func (g *graph) checkOnDelete(p *Phase) {
 		return
 	}
 	if Count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.Immediate) != 1 {
-		g.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
+		g.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and immediate", fix)
 	}
 }
 
