@@ -166,7 +166,7 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 		"PG008 two answers": {
 			why: "hold and go is not an answer", code: "PG008",
 			bad: phases("  - name: One\n    onDelete: ⟦{to: Out, hold: no}\n" + toDone + rest), good: one(toDone),
-			contains: []string{"exactly one of to, hold and none"},
+			contains: []string{"exactly one of to, hold and immediate"},
 		},
 		"PG009": {
 			why: "kubectl delete would hang for ever", code: "PG009",
