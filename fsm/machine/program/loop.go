@@ -144,7 +144,7 @@ func (c *compiler) checkUndo(s *Step) {
 // perItem tells whether a parameter reads the item of a forEach.
 func (a *Action) perItem() (reads bool) {
 	for _, v := range a.With {
-		v.Each(func(e *expr.Expr) { reads = reads || e != nil && e.PerItem })
+		v.Each(func(e *expr.Expr) { reads = reads || e.PerItem })
 	}
 	return reads
 }
