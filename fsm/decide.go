@@ -115,7 +115,9 @@ func (r *Run) deadline(ctx context.Context, p *program.Phase) *Decision {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(ctx, program.TimeoutEvent(p), firing{message: fmt.Sprintf("%s lasted longer than %s: %s", p.Name, r.timeout(p), r.waitingFor(ctx, p))})
+		event := program.TimeoutEvent(p)
+		message := fmt.Sprintf("%s lasted longer than %s: %s", p.Name, r.timeout(p), r.waitingFor(ctx, p))
+		return r.leave(ctx, event, event, firing{message: message}, p.TimeoutAssigns)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, r.timeout(p))}

@@ -11,6 +11,7 @@ import (
 
 	looplab "github.com/looplab/fsm"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
@@ -115,7 +116,7 @@ func (f *firing) guardError(ctx context.Context, m program.Meaning) error {
 	if f.needs != nil {
 		f.missing = f.needs(ctx)
 	}
-	if f.missing == nil {
+	if f.missing == nil && len(f.assigns) > 0 {
 		f.state, f.missing = f.run.assign(ctx, f.assigns)
 	}
 	return f.missing
@@ -142,13 +143,23 @@ func enterState(ctx context.Context, e *looplab.Event) {
 	if e.Src != program.NoPhase {
 		r.recordRequests(ctx, f.guard)
 	}
-	if len(f.assigns) > 0 {
-		r.st.State = f.state
-	}
+	r.st.State = cmp.Or(f.state, r.st.State)
 	took := r.enter(e.Dst, reason, message)
 	r.st.Deadline = r.deadlineOf(ctx, r.phase())
 	r.timing, r.stall, r.message = timing{outside: r.outside}, nil, message // without one, the phase tells its own story
 	r.commit(took)
+}
+
+// leave takes an edge that nothing keeps closed: after an error, or the timeout. It is the last look at the phase, and
+// what it keeps must not depend on whether the manager is being stopped.
+func (r *Run) leave(ctx context.Context, event, reason string, f firing, sets []program.Assignment) *Decision {
+	r.left = &leaving{reason: reason, message: expr.Clip(f.message, v1alpha1.TextLimit)}
+	state, err := r.assign(context.WithoutCancel(ctx), sets)
+	if err != nil {
+		f.message += "; " + err.Error()
+	}
+	f.state = state
+	return r.take(ctx, event, f)
 }
 
 // take fires an event that leads on. What it comes to is a Commit, or the machine stands still.

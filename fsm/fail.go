@@ -28,7 +28,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	}
 	exhausted := policy.Ends(class, r.st.Attempts)
 	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
-		r.next = r.caught(ctx, p.OnError[i], cmp.Or(reason, string(class)+"Error"), text)
+		r.next = r.caught(ctx, p.Catches[i], cmp.Or(reason, string(class)+"Error"), text)
 		return r.next
 	}
 	if exhausted && policy.To != "" {
@@ -59,12 +59,12 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 
 // caught leads on by an entry of onError. Where that gives no reason, the error's own says more than a reserved one, unless it
 // is that of something else that the phase does.
-func (r *Run) caught(ctx context.Context, e v1alpha1.OnError, own, message string) *Decision {
-	event, reason := program.ErrorEvent(e), ""
+func (r *Run) caught(ctx context.Context, e program.Catch, own, message string) *Decision {
+	event, reason := program.ErrorEvent(e.OnError), ""
 	if leads := r.m.prog.Events[r.st.Phase].Leads(program.Word(own)); e.Reason == "" && (leads == "" || leads == e.To) {
 		reason = program.Word(own)
 	}
-	return r.take(ctx, event, firing{unguarded: true, reason: reason, message: message})
+	return r.leave(ctx, event, program.Word(own), firing{unguarded: true, reason: reason, message: message}, e.Assigns)
 }
 
 // catcher is the first onError entry that catches now, or -1. A terminal error

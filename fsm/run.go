@@ -32,7 +32,11 @@ type values struct {
 	// self is Observation.Self as expressions see it; spent is what they cost so far.
 	self  any
 	spent uint64
+	// left is why the phase is left; nil: not by an error, nor by its timeout.
+	left *leaving
 }
+
+type leaving struct{ reason, message string }
 
 type guardAnswer struct {
 	open bool

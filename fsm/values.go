@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/phasegate/phasegate/fsm/machine/expr"
@@ -14,29 +15,35 @@ const (
 	maxState      = 32 << 10
 )
 
-// assign is what is to be stored of the state values after an exit. All expressions see the values of before. The error says
-// which value it is, and the exit is not taken.
+// assign is what is to be stored of the state values after a transition. All expressions see the values of before. The error
+// names what cannot be assigned: an exit is not taken then, and any other edge leads on with the others.
 func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, error) {
 	if len(all) == 0 || r.input.Prove != nil {
 		return r.st.State, nil
 	}
 	next, err := decodeParams(r.st.State)
 	if err != nil {
-		return "", fmt.Errorf("the state values cannot be read (%w): correct them in the MachineState", err)
+		return r.st.State, fmt.Errorf("the state values cannot be read (%w): correct them in the MachineState", err)
 	}
 	if next == nil {
 		next = expr.Params{}
 	}
+	var failed []error
 	for _, a := range all {
-		if next[a.Name], err = r.assignment(ctx, a); err != nil {
-			return "", fmt.Errorf("set %s to %s: %w", a.Name, expr.Clip(a.Expr.Text, 120), err)
+		if v, err := r.assignment(ctx, a); err == nil {
+			next[a.Name] = v
+		} else {
+			failed = append(failed, fmt.Errorf("set %s to %s: %w", a.Name, expr.Clip(a.Text, 120), err))
 		}
 	}
 	text, err := encode("state values", next)
 	if len(text) > maxState {
-		return "", fmt.Errorf("the state values have %d bytes together, more than the %d that are stored", len(text), maxState)
+		err = fmt.Errorf("the state values have %d bytes together, more than the %d that are stored", len(text), maxState)
 	}
-	return text, err
+	if err != nil {
+		return r.st.State, err
+	}
+	return text, errors.Join(failed...)
 }
 
 func (r *Run) assignment(ctx context.Context, a program.Assignment) (any, error) {

@@ -176,3 +176,71 @@ script:
 		t.Errorf("the transcript does not say %q:\n%s", want, text.String())
 	}
 }
+
+// leftByErrors fails in its first phase, or lasts too long, and keeps why.
+const leftByErrors = header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  finalizer: test.phasegate.dev/f
+  state:
+    why: {type: string, initial: ''}
+    failed: {type: int, initial: 0}
+    n: {type: int, initial: 0}
+  phases:
+  - name: One
+    steps: [{name: Before, action: Measure}, {action: Work, poll: 20m}]
+    onError: [{is: Terminal, to: Two, set: {why: 'error.reason + ": " + error.message', failed: 'state.failed + 1', n: steps.Before.n}}]
+    timeout: {after: 1h, to: Two, set: {why: 'error.reason + ": " + error.message', failed: 'state.failed + 1'}}
+    next: [{to: Done}]
+    onDelete: {to: Out}
+  - name: Two
+    next: [{to: Done, message: '${state.why}'}]
+    onDelete: {to: Out}
+` + rest
+
+// What an error or a timeout assigns is in the write of its transition, and nothing of it keeps the phase from being left.
+func TestWhatIsKeptOfAFailure(t *testing.T) {
+	bad := simulate.Answer{Result: fsm.Result{Err: fsm.Terminal("Broken", "it is broken")}}
+	for name, c := range map[string]struct {
+		why, from, to string
+		answer        simulate.Answer
+		want, message string
+	}{
+		"a terminal error": {why: "its own reason, not that of the event", answer: bad,
+			want: `{"failed":1,"n":10,"why":"Broken: it is broken"}`, message: "it is broken"},
+		"a timeout": {why: "what it waited for", answer: simulate.Answer{Result: fsm.Result{Err: fsm.Wait("for rain")}},
+			want: `{"failed":1,"why":"Timeout: One lasted longer than 1h: for rain"}`, message: "One lasted longer than 1h: for rain"},
+		"one that fails": {why: "the others are assigned, and the message tells", from: "n: steps.Before.n", to: "n: '1 / state.n'", answer: bad,
+			want: `{"failed":1,"why":"Broken: it is broken"}`, message: "it is broken; set n to 1 / state.n: division by zero"},
+		"one that is too long": {why: "the state holds no more, and the phase is left all the same", from: "n: steps.Before.n", to: `n: "1", why: '["` + strings.Repeat("x", 4<<10) + `"].map(s, s + s + s + s + s)[0]'`, answer: bad,
+			want: `{"failed":1,"n":1}`, message: "it is broken; set why to"},
+	} {
+		b := waveBindings()
+		b.Actions["Work"] = program.ActionSpec{}
+		file := strings.Replace(leftByErrors, c.from, c.to, 1)
+		if strings.Contains(c.to, "why:") {
+			file = strings.Replace(file, `why: 'error.reason + ": " + error.message', failed`, "failed", 1)
+		}
+		m := machineOf(t, "test.yaml", []byte(file), b)
+		for at := 0; ; at++ {
+			w := worldOf(t, m, nil)
+			w.Give("Before", answer(map[string]any{"n": 10}))
+			w.Give("Work", c.answer)
+			moments, told := 0, &strings.Builder{}
+			w.Tell = func(e simulate.Event) { fmt.Fprintln(told, e.Text) }
+			w.Interrupt = func(fsm.Decision, bool) bool { moments++; return moments-1 == at }
+			if err := w.Run(2*time.Hour, func() bool { return w.Stored.Phase == "Done" }); err != nil {
+				t.Fatalf("%s, crash at moment %d: %v", name, at, err)
+			}
+			if w.Stored.State != c.want {
+				t.Errorf("%s (%s), crash at moment %d: state %s, want %s", name, c.why, at, w.Stored.State, c.want)
+			}
+			if !strings.Contains(told.String(), c.message) {
+				t.Errorf("%s (%s), crash at moment %d: no message %q in\n%s", name, c.why, at, c.message, told)
+			}
+			if moments <= at {
+				break
+			}
+		}
+	}
+}

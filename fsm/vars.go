@@ -46,6 +46,7 @@ var roots = map[string]func(activation) any{
 	expr.VarNow:       func(s activation) any { return s.now },
 	expr.VarToken:     func(s activation) any { return s.token },
 	expr.VarItem:      func(s activation) any { return s.itemValue() },
+	expr.VarError:     func(s activation) any { return s.errorValue() },
 }
 
 // ResolveName answers the value of a root.
@@ -85,6 +86,14 @@ func (vs *values) itemValue() any {
 		return types.NewErr("there is no item here")
 	}
 	return vs.item.Value
+}
+
+// errorValue is why the phase is left.
+func (vs *values) errorValue() any {
+	if vs.left == nil {
+		return types.NewErr("there is no error here")
+	}
+	return map[string]string{"reason": vs.left.reason, "message": vs.left.message}
 }
 
 // HeldEffects are the names of effects as expressions see them: one that is held for keys is among them, too, as if

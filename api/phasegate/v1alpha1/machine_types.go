@@ -326,6 +326,8 @@ type Timeout struct {
 	Stalled string `json:"stalled,omitempty"`
 	// Reason of the transition, one CamelCase word.
 	Reason string `json:"reason,omitempty"`
+	// Set is as in an exit, and reads error.reason and error.message; needs To. One that cannot be evaluated leaves its value.
+	Set map[string]string `json:"set,omitempty"`
 }
 
 // Retry is a backoff. Attempts 0 means: never give up.
@@ -355,6 +357,8 @@ type OnError struct {
 	To string `json:"to"`
 	// Reason of the transition, one CamelCase word.
 	Reason string `json:"reason,omitempty"`
+	// Set is as in an exit, and reads error.reason and error.message. One that cannot be evaluated leaves its value.
+	Set map[string]string `json:"set,omitempty"`
 }
 
 // OnDelete is what a deletion does in a phase: exactly one field is set.

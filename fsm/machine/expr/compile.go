@@ -26,6 +26,9 @@ func (s *Scope) Compile(text string) (*Expr, []Problem) {
 	if perItem && !s.Item {
 		errs = append(errs, Problem{Code: "PG006", Message: VarItem + " is known in a step with forEach only", Fix: "add forEach: {in: LIST} to the step"})
 	}
+	if !s.Error && isFree(ast.NativeRep().Expr(), VarError) {
+		errs = append(errs, Problem{Code: "PG006", Message: VarError + " is known in set of onError and timeout only", Fix: "read it there, and keep what you need of it in spec.state"})
+	}
 	checked, issues := s.checkTypes(ast)
 	for _, e := range found(text, issues) {
 		if !told[e.id] && !whole(refs, e.Message) {

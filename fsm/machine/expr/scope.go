@@ -29,7 +29,7 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.EnableMacroCallTracking(), // explain shows all() as it was written
 		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops), mixedLiterals{}),
 	}
-	opts = append(opts, cel.Variable(VarItem, cel.DynType), jsonFunction())
+	opts = append(opts, cel.Variable(VarItem, cel.DynType), cel.Variable(VarError, objectType(VarError)), jsonFunction())
 	for name, t := range rootTypes {
 		opts = append(opts, cel.Variable(name, t))
 	}
@@ -54,6 +54,8 @@ type Scope struct {
 	AnyResult bool
 	// Item: there may be an item of a forEach here.
 	Item bool
+	// Error: the phase is left by an error here, or by its timeout.
+	Error bool
 }
 
 // NewScope is what every expression of a machine can see: an object of a schema, nil for one that is unknown, and the
@@ -75,6 +77,7 @@ func NewScope(self *Schema, guards []string) (*Scope, error) {
 	s.Define(VarRequest, nil)
 	s.Define(VarState, nil)
 	s.Define(VarPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
+	s.Define(VarError, map[string]*cel.Type{"reason": cel.StringType, "message": cel.StringType})
 	asked := map[string]*cel.Type{}
 	for _, name := range guards {
 		asked[name] = cel.BoolType

@@ -29,6 +29,8 @@ const (
 	// VarItem is the item of a forEach. It is none of the roots: authors may have the name for variables of their own, as in
 	// list.map(item, item.name).
 	VarItem = "item"
+	// VarError is why a phase is left, where it is left by an error or its timeout. It is no root, either.
+	VarError = "error"
 )
 
 // rootTypes are the roots that look the same in every machine; `self` is added.

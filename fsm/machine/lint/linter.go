@@ -54,7 +54,7 @@ func (c *linter) evaluated(p *program.Phase, look func(path string, e *expr.Expr
 	for i, x := range p.Exits {
 		look(fmt.Sprintf("%s.next[%d].when", p.Path, i), x.WhenExpr)
 		for _, a := range x.Assigns {
-			look(fmt.Sprintf("%s.next[%d].set.%s", p.Path, i, a.Name), a.Expr)
+			look(a.Path, a.Expr)
 		}
 	}
 }

@@ -195,8 +195,8 @@ func (c *linter) readableState() names {
 	for n := -1; n < len(state); {
 		n = len(state)
 		for _, p := range c.prog.Order {
-			for _, x := range p.Exits {
-				for _, a := range x.Assigns {
+			for _, e := range p.Edges() {
+				for _, a := range e.Sets {
 					if c.readableFrom(p, len(p.StepList), a.Expr, state) != "" {
 						state[a.Name] = true
 					}

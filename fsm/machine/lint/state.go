@@ -49,7 +49,7 @@ func (f *assigned) follow() {
 	for ; len(queue) > 0; queue = queue[1:] {
 		p := f.c.prog.Phases[queue[0]]
 		for _, e := range p.Edges() {
-			carried := f.at[p.Name] | f.sets(p, e)
+			carried := f.at[p.Name] | f.sets(e)
 			before, reached := f.at[e.To]
 			if reached && before&carried == before {
 				continue
@@ -78,13 +78,13 @@ func (f *assigned) lose(e program.Edge, lost program.EffectSet) {
 }
 
 // sets are the values that an edge assigns.
-func (f *assigned) sets(p *program.Phase, e program.Edge) program.EffectSet {
-	for i, x := range p.Exits {
-		if e.Path == program.NextPath(p, i) {
-			return f.names.Set(slices.Collect(maps.Keys(x.Set))...)
+func (f *assigned) sets(e program.Edge) (set program.EffectSet) {
+	if e.Kind == program.EdgeNext { // any other leads on as well where nothing can be assigned
+		for _, a := range e.Sets {
+			set |= f.names.Set(a.Name)
 		}
 	}
-	return 0
+	return set
 }
 
 // check looks at whatever is evaluated in a phase but texts for people, in which a value that is not there shows as "?".
@@ -101,6 +101,14 @@ func (f *assigned) check(p *program.Phase, has program.EffectSet) {
 		}
 	}
 	f.c.evaluated(p, look)
+	for _, e := range p.Edges() {
+		if e.Kind == program.EdgeNext {
+			continue // looked at
+		}
+		for _, a := range e.Sets {
+			look(a.Path, a.Expr)
+		}
+	}
 }
 
 // needs are the state values that an expression cannot do without, be it through variables.

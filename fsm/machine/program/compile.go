@@ -168,12 +168,25 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 		text := c.template(at+".message", x.Message)
 		p.Exits = append(p.Exits, Exit{x, c.expr(at+".when", x.When, true), text, c.assignments(at+".set", x.Set)})
 	}
+	c.phaseErrors(p)
 	p.Text = c.template(path+".message", src.Message)
 	c.phaseValues(p)
 	c.phaseWords(p)
 	p.ways = p.listEdges()
 	p.Revision = c.phaseRevision(p)
 	return p
+}
+
+// phaseErrors compiles what is assigned where a phase is left by an error or its timeout.
+func (c *compiler) phaseErrors(p *Phase) {
+	c.scope.Error = true
+	defer func() { c.scope.Error = false }()
+	for i, e := range p.OnError {
+		p.Catches = append(p.Catches, Catch{e, c.assignments(fmt.Sprintf("%s.onError[%d].set", p.Path, i), e.Set)})
+	}
+	if t := p.Timeout; t != nil {
+		p.TimeoutAssigns = c.assignments(p.Path+".timeout.set", t.Set)
+	}
 }
 
 func (c *compiler) phaseValues(p *Phase) {
@@ -197,6 +210,9 @@ func (c *compiler) phaseValues(p *Phase) {
 func (c *compiler) phaseSense(p *Phase) {
 	if t := p.Timeout; t != nil && (t.To == "") == (t.Stalled == "") {
 		c.find(p.Path+".timeout", "PG000", "a timeout has exactly one of to and stalled", "add to: PHASE, or stalled: REASON")
+	}
+	if t := p.Timeout; t != nil && t.To == "" && len(t.Set) > 0 {
+		c.find(p.Path+".timeout.set", "PG000", "a timeout that leads nowhere assigns nothing", "remove it, or add to: PHASE in place of stalled")
 	}
 	if len(p.Require) > 0 && (p.Terminal != "" || p.Deletion) {
 		c.find(p.Path+".require", "PG000", "require is never checked in a terminal or a deletion phase", "remove it")

@@ -3,9 +3,6 @@ package program
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -15,23 +12,20 @@ func (p *Phase) Edges() []Edge { return p.ways }
 
 func (p *Phase) listEdges() []Edge {
 	var out []Edge
-	add := func(to, path, event string, kind EdgeKind, guard, reason string) {
+	add := func(to, path, event string, kind EdgeKind, guard, reason string, sets ...Assignment) {
 		if to != "" {
 			out = append(out, Edge{Event: event, From: p.Name, To: to, Kind: kind,
-				Path: p.Path + "." + path, Guard: guard, Reason: reason})
+				Path: p.Path + "." + path, Guard: guard, Reason: reason, Sets: sets})
 		}
 	}
 	for i, r := range p.Require {
 		add(r.Else, fmt.Sprintf("require[%d].else", i), RequireEvent(r), EdgeRequire, "!("+r.When+")", r.Reason)
 	}
-	for i, x := range p.Next {
-		add(x.To, fmt.Sprintf("next[%d].to", i), NextEvent(x), EdgeNext, x.When, x.Reason)
-		if x.To != "" {
-			out[len(out)-1].Sets = sets(x)
-		}
+	for i, x := range p.Exits {
+		add(x.To, fmt.Sprintf("next[%d].to", i), NextEvent(x.Exit), EdgeNext, x.When, x.Reason, x.Assigns...)
 	}
 	if p.Timeout != nil {
-		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, TimeoutText(p.Timeout), p.Timeout.Reason)
+		add(p.Timeout.To, "timeout.to", TimeoutEvent(p), EdgeTimeout, TimeoutText(p.Timeout), p.Timeout.Reason, p.TimeoutAssigns...)
 	}
 	add(p.Backoff.To, "retry.to", ReasonExhausted, EdgeRetry, p.Backoff.EndsBy(), "")
 	for i := range p.StepList {
@@ -39,21 +33,13 @@ func (p *Phase) listEdges() []Edge {
 			add(s.Backoff.To, fmt.Sprintf("steps[%d].retry.to", i), StepRetryEvent(s), EdgeRetry, s.Backoff.EndsBy(), "")
 		}
 	}
-	for i, e := range p.OnError {
-		add(e.To, fmt.Sprintf("onError[%d].to", i), ErrorEvent(e), EdgeError, e.Is, e.Reason)
+	for i, e := range p.Catches {
+		add(e.To, fmt.Sprintf("onError[%d].to", i), ErrorEvent(e.OnError), EdgeError, e.Is, e.Reason, e.Assigns...)
 	}
 	if p.OnDelete != nil {
 		add(p.OnDelete.To, "onDelete.to", ReasonDeletion, EdgeDelete, "", "")
 	}
 	return out
-}
-
-func sets(x v1alpha1.Exit) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(x.Set)) {
-		all = append(all, name+" = "+x.Set[name])
-	}
-	return strings.Join(all, ", ")
 }
 
 // The events of edges: the reason that the file gives, else the name of the target for an exit, and a reserved one for any other.

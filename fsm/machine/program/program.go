@@ -50,6 +50,7 @@ type Phase struct {
 	Requirements []Requirement
 	StepList     []Step
 	Exits        []Exit
+	Catches      []Catch
 	TimeoutAfter time.Duration
 	PollEvery    time.Duration
 	Backoff      Backoff
@@ -62,6 +63,8 @@ type Phase struct {
 	External bool
 	// TimeoutExpr is what timeout.after comes to; TimeoutAfter is the longest then. Nil: it is that.
 	TimeoutExpr *expr.Expr
+	// TimeoutAssigns are made where the timeout leads on.
+	TimeoutAssigns []Assignment
 }
 
 // Requirement is asked before the first step of a phase.
@@ -160,6 +163,12 @@ type Exit struct {
 	Assigns  []Assignment
 }
 
+// Catch leads out of a phase after an error.
+type Catch struct {
+	v1alpha1.OnError
+	Assigns []Assignment
+}
+
 // StateValue is a value that outlives a phase.
 type StateValue struct {
 	Type expr.Type
@@ -173,10 +182,10 @@ type ShownField struct {
 	Expr *expr.Expr
 }
 
-// Assignment is what an exit assigns to a state value.
+// Assignment is what a transition assigns to a state value: what the Text comes to. Path is where that stands in the file.
 type Assignment struct {
-	Name string
-	Expr *expr.Expr
+	Name, Text, Path string
+	Expr             *expr.Expr
 }
 
 // Backoff is how a step is tried again. Attempts is 0 where that never ends; an error of the classes NonRetryable ends it at once.
@@ -225,8 +234,8 @@ type Edge struct {
 	Guard string
 	// Reason is the one that the file gives; empty when it gives none.
 	Reason string
-	// Sets is what it assigns, for people: wave = state.wave + 1.
-	Sets string
+	// Sets is what it assigns.
+	Sets []Assignment
 }
 
 // PhaseEvents is all that can happen in one phase. Its events are what looplab/fsm is made of for a pass that comes to one;

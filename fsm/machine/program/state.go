@@ -48,7 +48,7 @@ func (c *compiler) assignments(path string, set map[string]string) (all []Assign
 		case e != nil && !v.Type.Fits(e.Out):
 			c.find(at, "PG005", fmt.Sprintf("%s is %s, not of type %s", name, e.Out, v.Type), "correct the expression, or the type under spec.state")
 		}
-		all = append(all, Assignment{name, e})
+		all = append(all, Assignment{name, set[name], at, e})
 	}
 	return all
 }

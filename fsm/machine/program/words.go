@@ -12,8 +12,8 @@ func (e Edge) Words() string {
 	if e.Reason != "" {
 		words += " (" + e.Reason + ")"
 	}
-	if e.Sets != "" {
-		words += ", sets " + e.Sets
+	for i, a := range e.Sets {
+		words += []string{", sets ", ", "}[min(i, 1)] + a.Name + " = " + a.Text
 	}
 	return words
 }
