@@ -1,5 +1,5 @@
 // Package builtin has the actions that every machine may use: apply a manifest,
-// patch and put back, delete, claim an object, evict a Pod, wait for a condition, read an object, list objects, run and end
+// patch and put back, delete, claim an object, evict a Pod, wait for a condition or a rollout, read an object, list objects, run and end
 // a Job, emit an Event, set a condition, make an HTTP request. One file per action.
 //
 // They are the same for all kinds. What they act on is in the parameters that the
@@ -48,6 +48,7 @@ func table() map[string]action {
 		"Claim":          {claimSpec, claim, toTarget(claimVerbs...)},
 		"Unclaim":        {unclaimSpec, unclaim, toTarget(claimVerbs...)},
 		"AwaitCondition": {awaitConditionSpec, awaitCondition, toTarget("get")},
+		"AwaitReady":     {awaitReadySpec, awaitReady, toTarget("get")},
 		"ReadObject":     {readObjectSpec, readObject, toTarget("get")},
 		"ListObjects":    {listObjectsSpec, listObjects, toListed},
 		"RunJob":         {runJobSpec, runJob, toJob},

@@ -219,6 +219,7 @@ func TestActionsAreIdempotent(t *testing.T) {
 			with:   fixed(params{"apiVersion": "v1", "kind": "ConfigMap"}),
 			writes: []string{"delete ConfigMap", "delete ConfigMap", "delete ConfigMap"}},
 		"await":        {action: "AwaitCondition", meanwhile: become, with: fixed(and(own, params{"type": "Filled"}))},
+		"await ready":  {action: "AwaitReady", meanwhile: become, with: fixed(own)},
 		"read":         {action: "ReadObject", with: fixed(and(own, params{"fields": []any{"spec.size"}}))},
 		"list":         {action: "ListObjects", with: fixed(params{"apiVersion": "v1", "kind": "ConfigMap"})},
 		"claim":        {action: "Claim", setup: claimed(nobody), with: fixed(target), writes: []string{"patch ConfigMap"}},
