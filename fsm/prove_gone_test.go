@@ -27,12 +27,21 @@ func TestVanishedObjectsAreProved(t *testing.T) {
 		"until may do without":      {"one part is enough", "steps: [{action: Work, until: 'guards.a || self.spec.x == 1'}, {action: Give}], next: [{to: Done}]", false},
 		"until compares with it":    {"there is nothing to compare with", "steps: [{action: Work, until: 'phase.attempts == self.spec.x'}, {action: Give}], next: [{to: Done}]", true},
 		"failWhen asks the object":  {"an error that is tried again for ever", "steps: [{action: Work, failWhen: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}]", true},
+		"loop over its list":        {"there is no list", "steps: [{action: Work, forEach: {in: self.spec.x}}, {action: Give}], next: [{to: Done}]", true},
+		"loop over one of state":    {"the values are kept", "steps: [{action: Work, forEach: {in: state.names}}, {action: Give}], next: [{to: Done}]", false},
+		"loop that may do without":  {"no items are none to wait for", "steps: [{action: Work, forEach: {in: 'self.?spec.?x.orValue([])'}}, {action: Give}], next: [{to: Done}]", false},
+		"keys of the object":        {"nobody knows which", "steps: [{name: Some, undo: lock, keys: self.spec.x}, {undo: held}], next: [{to: Done}]", true},
+		"keys that are none":        {"the rest is released behind it", "steps: [{name: Some, undo: lock, keys: 'self.?spec.?x.orValue([])'}, {undo: held}], next: [{to: Done}]", false},
+		"keys of the file":          {"they are known without an object", "steps: [{name: Some, undo: lock, keys: '[\"1\", \"2\"]'}, {undo: held}], next: [{to: Done}]", false},
 		"guard":                     {"the cluster may say so", "steps: [{action: Work, if: 'guards.a'}, {action: Give}], next: [{to: Done}]", false},
 		"retries that lead on":      {"the errors end, and lead to where it is released", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}], retry: {attempts: 3, to: Back}", false},
 		"ledger":                    {"what is held is known without an object", "steps: [{action: Give, if: '\"lock\" in held'}], next: [{to: Done}]", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := file(c.two)
+			text := strings.Replace(file(c.two), "  phases:\n", "  state: {names: {type: '[]string', initial: []}}\n  phases:\n", 1)
+			if strings.Contains(c.two, "keys:") {
+				text = strings.Replace(text, "{action: Take}", "{action: Take, forEach: {in: state.names}}", 1)
+			}
 			if strings.Contains(c.two, "Back") {
 				text += "  - {name: Back, steps: [{undo: held}], next: [{to: Done}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n"
 			}
