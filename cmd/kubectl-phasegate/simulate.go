@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,9 @@ Exit codes: 0 all expectations hold, 1 one does not, 2 error.`,
 	return cmd
 }
 
+// progressEvery is how often a long work says how far it is.
+const progressEvery = 10 * time.Second
+
 func play(s streams, file, machine string, crash bool) (*simulate.Result, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -75,7 +79,15 @@ func play(s streams, file, machine string, crash bool) (*simulate.Result, error)
 		return nil, findings(s, diags)
 	}
 	if crash {
-		result.Failures = append(result.Failures, scenario.Crashed(m)...)
+		next := time.Now().Add(progressEvery)
+		crashes, failures := scenario.Crashed(m, func(crashes int) {
+			if now := time.Now(); now.After(next) {
+				say(s.err, "%s: %d crashes so far", file, crashes)
+				next = now.Add(progressEvery)
+			}
+		})
+		say(s.err, "%s: %d crashes, %d of them change the end", file, crashes, len(failures))
+		result.Failures = append(result.Failures, failures...)
 	}
 	return result, nil
 }

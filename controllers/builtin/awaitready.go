@@ -45,7 +45,7 @@ func awaitReady(ctx context.Context, c *call) (outputs, error) {
 	case status.CurrentStatus:
 		return outputs{"found": true, "message": message}, nil
 	case status.FailedStatus:
-		return nil, fsm.Terminal("NotReady", "%s: %s", title(obj), message)
+		return nil, fsm.Terminal("ObjectFailed", "%s has failed: %s: correct it, or delete this object", title(obj), message)
 	}
 	return nil, fsm.Wait("%s: %s", title(obj), message)
 }

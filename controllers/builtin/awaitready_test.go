@@ -39,7 +39,7 @@ func TestAwaitReady(t *testing.T) {
 		"stuck": {why: "no more time brings it", status: with(func(s *appsv1.DeploymentStatus) {
 			s.UpdatedReplicas = 1
 			s.Conditions[1] = appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}
-		}), reason: "NotReady", says: "/app: Progress deadline exceeded"},
+		}), reason: "ObjectFailed", says: "/app has failed: Progress deadline exceeded"},
 		"not there":          {why: "it may come", reason: "waits", says: "/app is not there"},
 		"not there, ignored": {why: "a step over what others delete", with: params{"missing": "ignore"}, want: map[string]any{"found": false, "message": ""}},
 	} {

@@ -181,7 +181,10 @@ func fixed(with params) func(*plan) params { return func(*plan) params { return 
 // Each action twice, and with a crash before and after each of its writes.
 func TestActionsAreIdempotent(t *testing.T) {
 	world := shared.Cluster(t).Client
-	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"key":"secret"}`))
+	}))
 	defer asked.Close()
 	host, err := url.Parse(asked.URL)
 	if err != nil {
@@ -232,6 +235,8 @@ func TestActionsAreIdempotent(t *testing.T) {
 		"condition": {action: "SetCondition", with: fixed(params{"type": "Filled", "reason": "Full", "message": "to the brim"}),
 			writes: []string{"patch status of Plan"}},
 		"request": {action: "HTTPRequest", with: fixed(params{"url": asked.URL, "method": "POST"})},
+		"request whose answer is secret": {action: "HTTPRequest", with: fixed(params{"url": asked.URL, "method": "POST", "secretOutputs": map[string]any{"key": "body.key"}}),
+			writes: []string{"create MachineState", "apply Secret"}},
 	}
 	tried := map[string]bool{"Evict": true} // by TestEvictAfterALostAnswer and TestEvictMeansOnePod: its note has the UID of the Pod
 	for name, c := range cases {

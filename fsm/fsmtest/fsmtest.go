@@ -112,7 +112,8 @@ func Crash(t testing.TB, m *fsm.Machine, file string) {
 	if diags := s.Check(m); len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	for _, f := range s.Crashed(m) {
+	_, failures := s.Crashed(m, nil)
+	for _, f := range failures {
 		t.Error(f)
 	}
 }

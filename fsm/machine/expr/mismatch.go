@@ -19,6 +19,8 @@ func plainly(message string) (plain, fix string) {
 	name, on, types := m[1], orNullText(m[2]), splitTypes(orNullText(m[3]))
 	operator := strings.TrimPrefix(strings.Trim(name, "_"), "@")
 	switch {
+	case name == "_?_:_" && len(types) == 3:
+		return fmt.Sprintf("?: needs a bool before its ?, and both its values of one type: they are %s, %s and %s", types[0], types[1], types[2]), conversion(types[1:])
 	case on != "":
 		return fmt.Sprintf("%s(…) of a value of type %s does not take (%s)", name, on, strings.Join(types, ", ")), conversion(append(types, on))
 	case len(types) == 2 && name != operator:

@@ -18,6 +18,7 @@ func TestPlainly(t *testing.T) {
 		"in a text":           {`"a" in phase.name`, "in has a value of type string on its left and one of type string on its right", "convert with string(…)"},
 		"method":              {`phase.name.startsWith(1)`, "startsWith(…) of a value of type string does not take (int)", "write a number without quotes, or convert with int(…) or string(…)"},
 		"function":            {`size(1) > 0`, "size does not take (int)", "compare or convert it: each side must be of the same type"},
+		"conditional":         {`(true ? 1 : "a") == 1`, `?: needs a bool before its ?, and both its values of one type: they are bool, int and string`, "write a number without quotes, or convert with int(…) or string(…)"},
 		"map":                 {`{"a": 1} == 2`, "== has a value of type map(string, int) on its left and one of type int on its right", "compare or convert it: each side must be of the same type"},
 	}
 	s, err := NewScope(nil, nil)

@@ -58,13 +58,17 @@ func (s *Scenario) Play(m *fsm.Machine) (*Result, diag.Diagnostics) {
 
 // Crashed plays a scenario that fits the machine once undisturbed, and once more
 // for each place where the driver can be killed. Each crash that changes the end,
-// or brings about a defect, is a failure: of the step of the script that failed, if one did.
-func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
-	failed := map[*Fake][]Failure{}
-	_, changed := CrashEverywhere(func() *Fake { return s.world(m) }, func(w *Fake) {
+// or brings about a defect, is a failure: of the step of the script that failed, if one did. It answers how many crashes there
+// were; tell, where it is not nil, hears after each how many have been.
+func (s *Scenario) Crashed(m *fsm.Machine, tell func(crashes int)) (int, []Failure) {
+	failed, played := map[*Fake][]Failure{}, -1
+	crashes, changed := CrashEverywhere(func() *Fake { return s.world(m) }, func(w *Fake) {
 		p := &player{s: s, w: w}
 		p.play()
 		failed[w] = p.failures
+		if played++; tell != nil {
+			tell(played)
+		}
 	})
 	failures := make([]Failure, len(changed))
 	for i, d := range changed {
@@ -73,7 +77,7 @@ func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
 			failures[i].Pos, failures[i].Text = all[0].Pos, fmt.Sprintf("%s; and then %s", d, all[0].Text)
 		}
 	}
-	return failures
+	return crashes, failures
 }
 
 // world is the one that a scenario begins with; Check found that it can be made.

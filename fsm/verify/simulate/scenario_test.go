@@ -181,7 +181,8 @@ func TestCrashesSayWhatFails(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	var got []string
-	for _, f := range s.Crashed(m) {
+	_, failures := s.Crashed(m, nil)
+	for _, f := range failures {
 		got = append(got, f.String())
 	}
 	const end = "changes the end: phase One, without the crash Two; path [One], without the crash [One Two]; held [volume job], without the crash [job]; and then expected within 1m10s: phase Two, got One"
