@@ -350,8 +350,7 @@ type Retry struct {
 
 // OnError is where a class of error leads once it is not retried any more.
 type OnError struct {
-	// Is the class: Terminal, Conflict, Forbidden, NotFound, Invalid, Timeout,
-	// Throttled, Unavailable, or * for any.
+	// Is the class: Terminal, Conflict, Forbidden, NotFound, Invalid, Timeout, Throttled, Unavailable, or * for any.
 	Is string `json:"is"`
 	// To is the phase that it leads to.
 	To string `json:"to"`

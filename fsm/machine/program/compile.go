@@ -208,11 +208,8 @@ func (c *compiler) phaseValues(p *Phase) {
 
 // phaseSense refuses what would be read and then have no effect.
 func (c *compiler) phaseSense(p *Phase) {
-	if t := p.Timeout; t != nil && (t.To == "") == (t.Stalled == "") {
-		c.find(p.Path+".timeout", "PG000", "a timeout has exactly one of to and stalled", "add to: PHASE, or stalled: REASON")
-	}
-	if t := p.Timeout; t != nil && t.To == "" && len(t.Set) > 0 {
-		c.find(p.Path+".timeout.set", "PG000", "a timeout that leads nowhere assigns nothing", "remove it, or add to: PHASE in place of stalled")
+	if p.Timeout != nil {
+		c.timeoutSense(p.Path+".timeout", p.Timeout)
 	}
 	if len(p.Require) > 0 && (p.Terminal != "" || p.Deletion) {
 		c.find(p.Path+".require", "PG000", "require is never checked in a terminal or a deletion phase", "remove it")
@@ -223,6 +220,15 @@ func (c *compiler) phaseSense(p *Phase) {
 			c.find(fmt.Sprintf("%s.next[%d]", p.Path, i), "PG000", "an exit of a terminal phase that no request opens",
 				"write when: 'request.NAME.pending', or make the phase kind: steady")
 		}
+	}
+}
+
+func (f *findings) timeoutSense(path string, t *v1alpha1.Timeout) {
+	switch {
+	case (t.To == "") == (t.Stalled == ""):
+		f.find(path, "PG000", "a timeout has exactly one of to and stalled", "add to: PHASE, or stalled: REASON")
+	case t.To == "" && len(t.Set) > 0:
+		f.find(path+".set", "PG000", "a timeout that leads nowhere assigns nothing", "remove it, or add to: PHASE in place of stalled")
 	}
 }
 
