@@ -53,6 +53,7 @@ func TestWhatTheSDKLacks(t *testing.T) {
 		"sseServerConn.Write: slow client":                     {"one reader of the server serves all clients", slowClient(sseConn), "waits"},
 
 		"SSEClientTransport: carriage returns": {"they end lines, too", dialed(200, "event: endpoint\rdata: /m\r\r"), `missing endpoint: first event is "endpoint\rdata: /m", want "endpoint"`},
+		"SSEClientTransport: no colon":         {"a field may be without a value", dialed(200, "event: endpoint\ndata\n\n"), `missing endpoint: malformed event: malformed line in SSE stream: "data"`},
 		"SSEClientTransport: status":           {"a client needs the challenge of a server to log in", dialed(401, ""), "failed to connect: Unauthorized"},
 	} {
 		t.Run(name, func(t *testing.T) {
