@@ -285,12 +285,11 @@ func (b *build) once(t *testing.T) (rows []string) {
 		b.figures[name] = append(b.figures[name], value)
 	}
 	pid := b.world.proxy.PID()
+	note("MiB with 1,009 sessions", resourcesOf(t, pid).resident)
 	if b.world.config.Transport == "stdio" {
-		before := resourcesOf(t, pid)
 		b.sessions(t, idleSessions, idleClients)
 		b.client.CloseIdleConnections()
 		note("MiB with 10,000 idle sessions", resourcesOf(t, pid).resident)
-		t.Logf("%s: %.0f MiB before, 1,009 sessions", b.name, before.resident)
 	}
 	if b.world.config.Transport == "sse" {
 		return rows // its clients post few bytes, and their streams are cut at the end
