@@ -89,6 +89,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		"both":               {"they are one end of line", "event: message\r\ndata: {\"result\":1}\r\n\r\n", 0, false},
 		"data first":         {"the order of fields means nothing", "data: hello\nevent: ping\n\ndata: {\"result\":1}\nevent: message\n\n", 0, false},
 		"byte order mark":    {"it is no part of the first line", "\ufeffevent: endpoint\ndata: /m\n\ndata: {\"result\":1}\n\n", 0, false},
+		"no name":            {"it is a message then", "event\ndata: {\"result\":1}\n\n", 0, false},
+		"no data":            {"there is no such event", "id: 1\ndata\n\ndata:\n\n", 1, false},
 		"what is no message": {"nobody awaits it", "event: endpoint\rdata: {\"result\":1}\r\r", 1, false},
 		"not understood":     {"it may have been an answer", "data: hello\r\r", 1, true},
 	} {

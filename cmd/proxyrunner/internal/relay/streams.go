@@ -156,12 +156,13 @@ func (w *watched) look(p []byte) {
 }
 
 func (w *watched) lineEnds() {
-	switch name, value := field(w.line); name {
-	case "":
+	switch name, value := field(w.line); {
+	case name == "":
 		w.eventEnds()
-	case "event":
-		w.event.passed = strings.TrimSpace(value) != "message"
-	case "data":
+	case name == "event":
+		kind := strings.TrimSpace(value)
+		w.event.passed = kind != "" && kind != "message"
+	case name == "data" && value != "": // an event without data is none
 		answer, known := isAnswer(value)
 		w.event.answer = w.event.answer || answer
 		w.event.unknown = w.event.unknown || !known
