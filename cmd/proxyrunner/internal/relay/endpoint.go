@@ -103,7 +103,7 @@ type firstEvent struct {
 
 // Read is that of io.Reader.
 func (f *firstEvent) Read(p []byte) (int, error) {
-	for len(f.ready) == 0 && !f.over {
+	for len(f.ready) == 0 && !f.over && len(p) > 0 {
 		n, err := f.ReadCloser.Read(p[:min(len(p), maxFirst/4)])
 		f.held, f.err = append(f.held, p[:n]...), err
 		f.scan()
