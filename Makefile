@@ -188,7 +188,7 @@ BENCH = BENCH_OUT=$(abspath $(BENCH_OUT)) $(GO) test -run '^$$' -benchtime 1x -t
 waiting: build cluster-tools ## Let WAITING_OBJECTS (5000) objects of a machine that is only a file wait for a minute on one manager, and wake 500 of them
 	WAITING_OBJECTS=$(or $(WAITING_OBJECTS),5000) WAITING_QUIET=$(or $(WAITING_QUIET),60) $(GO) test -count=1 -timeout 60m -v ./test/bench/waiting
 
-.PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy bench-micro
+.PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy compare-proxy bench-micro
 bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
@@ -199,6 +199,9 @@ bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one
 	$(BENCH) -bench MCPServers
 bench-proxy: build ## Compare 1,000 sessions at the server alone and through the proxy, with clients that do harm (6 minutes)
 	$(GO) test -count=1 -run '^$$' -benchtime 1x -bench Sessions -timeout 30m ./cmd/proxyrunner
+compare-proxy: build ## Compare the proxy with another build of it, BEFORE: latency, calls, CPU, memory, its end (12 minutes)
+	@test -x '$(BEFORE)' || { echo 'not run: BEFORE names no program' >&2; exit 1; }
+	PROXYRUNNER_BEFORE=$(abspath $(BEFORE)) $(GO) test -count=1 -v -timeout 60m -run TestCompareBuilds ./cmd/proxyrunner
 bench-micro: ## Measure a pass of the engine, guards, conversion, equality and digest
 	$(GO) test -run '^$$' -bench 'Pass|Guard|LoadAndBind|Convert|Equal|Digest' -benchtime $(BENCH_TIME) -benchmem ./fsm ./controllers/runner ./test/bench
 

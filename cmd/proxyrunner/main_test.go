@@ -66,6 +66,8 @@ type world struct {
 	logs    string
 	// namespace is where the proxy is.
 	namespace string
+	// program is that of the proxy; empty for the one that `make build` makes.
+	program string
 }
 
 // newWorld makes the configuration of a proxy in a namespace of its own. What its
@@ -113,7 +115,11 @@ func (w *world) startProxy() {
 	}
 	dir := w.TempDir()
 	writeFile(w, filepath.Join(dir, "runconfig.json"), string(text))
-	w.proxy = harness.ProcessForTest(w, harness.Program{Name: "proxyrunner", Path: program(w, "proxyrunner"), Dir: dir, LogDir: w.logs,
+	path := w.program
+	if path == "" {
+		path = program(w, "proxyrunner")
+	}
+	w.proxy = harness.ProcessForTest(w, harness.Program{Name: "proxyrunner", Path: path, Dir: dir, LogDir: w.logs,
 		Args: []string{"run", "--some-flag-of-the-peer=1",
 			`--k8s-pod-patch={"spec":{"hostname":"echo"}}`, "example.org/echo:1", "--", "--verbose", "x"}})
 }

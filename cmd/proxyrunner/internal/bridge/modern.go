@@ -20,6 +20,7 @@ const (
 	modern           = "2026-07-28"
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaClient       = "io.modelcontextprotocol/clientInfo"
 	metaServer       = "io.modelcontextprotocol/serverInfo"
 	metaSubscription = "io.modelcontextprotocol/subscriptionId"
 	methodDiscover   = "server/discover"
@@ -157,9 +158,9 @@ func (l *link) spokenVersions(ctx context.Context) []string {
 // ofVersion are the parameters of a request that the bridge itself makes.
 func ofVersion(v string) json.RawMessage {
 	params, _ := json.Marshal(map[string]any{"_meta": map[string]any{ // texts and maps
-		metaVersion:                          v,
-		metaCapabilities:                     map[string]any{},
-		"io.modelcontextprotocol/clientInfo": map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
+		metaVersion:      v,
+		metaCapabilities: map[string]any{},
+		metaClient:       map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
 	}})
 	return params
 }

@@ -67,7 +67,7 @@ func (p *Relay) Open(ctx context.Context, client *http.Request) (*Stream, error)
 	}
 	in := bufio.NewScanner(answer.Body)
 	in.Buffer(nil, maxEvent)
-	in.Split(splitLines())
+	in.Split((&eventLines{}).split)
 	endpoint, err := p.endpointOf(in)
 	if err != nil {
 		defer end()
@@ -163,7 +163,7 @@ func (s *Stream) Close() error {
 // nextEvent reads one; without data the stream has ended.
 func nextEvent(in *bufio.Scanner) (event string, data []byte) {
 	for in.Scan() {
-		switch name, value := field(bytes.TrimPrefix(in.Bytes(), byteOrderMark)); {
+		switch name, value := field(in.Bytes()); {
 		case name == "" && data != nil:
 			return event, data
 		case name == "":
@@ -177,22 +177,4 @@ func nextEvent(in *bufio.Scanner) (event string, data []byte) {
 		}
 	}
 	return "", nil
-}
-
-// splitLines ends lines as event streams do: at a line feed, a carriage return, or both.
-func splitLines() bufio.SplitFunc {
-	bare := false // the last line ended with a carriage return: a line feed belongs to it
-	return func(data []byte, _ bool) (int, []byte, error) {
-		skip := 0
-		if bare && len(data) > 0 && data[0] == '\n' {
-			skip = 1
-		}
-		end := bytes.IndexAny(data[skip:], "\r\n")
-		if end < 0 {
-			return 0, nil, nil
-		}
-		end += skip
-		bare = data[end] == '\r'
-		return end + 1, data[skip:end], nil
-	}
 }

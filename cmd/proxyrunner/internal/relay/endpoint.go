@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"mime"
@@ -9,11 +8,12 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// maxLine is the longest line of an event that is looked at; an endpoint is short.
-const maxLine = 16 << 10
+// maxFirst is how much of a first event is held; an endpoint is short.
+const maxFirst = 16 << 10
 
 // rewriteEndpoint corrects the endpoint event, the first one of a stream, with
 // which an sse server says where messages go: it knows neither the address by
@@ -28,7 +28,7 @@ func (p *Relay) rewriteEndpoint(r *http.Response, o Options) {
 	}
 	path := prefix(r.Request.Header, o)
 	own, _ := r.Request.Context().Value(streamID{}).(*stream)
-	body := &firstEvent{source: bufio.NewReaderSize(r.Body, maxLine), body: r.Body}
+	body := &firstEvent{ReadCloser: r.Body}
 	body.correct = func(endpoint string) string {
 		if own != nil {
 			p.streams.begin(own, r.Request.URL, endpoint)
@@ -84,136 +84,84 @@ func isOwn(host string) bool {
 // endpoint. What comes after that passes as it is. An event is held until it is whole:
 // its data may come before its name.
 type firstEvent struct {
-	source  *bufio.Reader
-	body    io.Closer
+	io.ReadCloser
 	correct func(endpoint string) string
 
-	ready []byte // corrected, to be read next
-	over  bool
-	err   error // of the source, once it has one
+	ready []byte // to be read next
+	over  bool   // what follows passes as it is
+	err   error  // of the stream, once it has one
 
-	held  []byte // of the first event, or of a line before it
-	line  int    // where the last line of held begins
-	begun bool   // held is of an event
-	bare  bool   // the last byte was a carriage return: a line feed belongs to it
-	first bool   // a line was read, so that no byte order mark can come
+	lines   eventLines
+	held    []byte // of the first event, or of a line before it
+	scanned int    // where the last line of held begins
+	begun   bool   // held is of an event
+	name    string // of the event
+	data    string // its first line of data, which is held[from:to]
+	from    int
+	to      int
 }
 
-func (f *firstEvent) Close() error { return f.body.Close() }
-
+// Read is that of io.Reader.
 func (f *firstEvent) Read(p []byte) (int, error) {
-	for len(f.ready) == 0 && !f.over {
-		f.hold()
+	for len(f.ready) == 0 && !f.over && len(p) > 0 {
+		n, err := f.ReadCloser.Read(p[:min(len(p), maxFirst/4)])
+		f.held, f.err = append(f.held, p[:n]...), err
+		f.scan()
 	}
 	if len(f.ready) == 0 {
 		if f.err != nil {
 			return 0, f.err
 		}
-		return f.source.Read(p)
+		return f.ReadCloser.Read(p)
 	}
 	n := copy(p, f.ready)
 	f.ready = f.ready[n:]
 	return n, nil
 }
 
-// hold reads up to the next byte that ends a line, and makes ready what needs not be held.
-func (f *firstEvent) hold() {
-	for {
-		c, err := f.source.ReadByte()
-		if err != nil {
-			f.err = err
-			f.end()
-			return
-		}
-		f.held = append(f.held, c)
-		second := f.bare && c == '\n'
-		if f.bare = c == '\r'; second {
-			f.line = len(f.held)
-			if !f.begun {
-				f.release()
-				return
-			}
-			continue
-		}
-		if c == '\r' || c == '\n' {
-			f.lineEnds()
-			return
-		}
-		if len(f.held) >= maxLine {
-			f.over = true
-			f.release()
-			return
-		}
-	}
-}
-
-func (f *firstEvent) lineEnds() {
-	line := f.held[f.line:]
-	f.line = len(f.held)
-	switch name, value := field(f.withoutMark(line)); {
-	case name == "event" && value != "endpoint":
-		f.over = true
-		f.release()
-	case name == "event" || name == "data":
-		f.begun = true
-	case name == "" && f.begun:
-		f.end()
-	case !f.begun:
-		f.release()
-	}
-}
-
-// withoutMark takes the byte order mark off the first line.
-func (f *firstEvent) withoutMark(line []byte) []byte {
-	if f.first {
-		return line
-	}
-	f.first = true
-	return bytes.TrimPrefix(line, byteOrderMark)
-}
-
-var byteOrderMark = []byte("\ufeff")
-
-func (f *firstEvent) release() {
-	f.ready, f.held, f.line = f.held, nil, 0
-}
-
-// end corrects what is held, and is the end of the correction.
-func (f *firstEvent) end() {
-	f.over = true
-	event, data := "", []byte(nil)
-	at := 0
-	for rest := f.held; len(rest) > 0; {
-		line := rest
-		if i := bytes.IndexAny(rest, "\r\n"); i >= 0 {
-			line = rest[:i]
-		}
-		name, value := field(bytes.TrimPrefix(line, byteOrderMark))
+// scan looks at the lines that have ended, and makes ready what needs not be held. The end of the stream ends a line as well.
+func (f *firstEvent) scan() {
+	for !f.over {
+		line, used, ended := f.lines.cut(f.held[f.scanned:])
+		f.scanned += used
 		switch {
-		case name == "event":
-			event = value
-		case name == "data" && data == nil:
-			data, at = line, len(f.held)-len(rest)
+		case ended:
+			f.take(line, f.scanned-1)
+			continue
+		case f.err != nil:
+			f.take(line, len(f.held))
+			f.over = true
+		case len(f.held) >= maxFirst:
+			f.over, f.name = true, "" // it is none
 		}
-		rest = rest[min(len(line)+1, len(rest)):]
+		break
 	}
-	if event == "endpoint" && data != nil {
-		_, value := field(data)
-		mark := data[:len(data)-len(bytes.TrimPrefix(data, byteOrderMark))]
-		tail := string(f.held[at+len(data):])
-		f.held = append(f.held[:at+len(mark)], "data: "+f.correct(value)+tail...)
+	passes := f.scanned
+	switch {
+	case f.over:
+		if f.name == "endpoint" && f.to > 0 {
+			f.held = slices.Concat(f.held[:f.from], []byte("data: "+f.correct(f.data)), f.held[f.to:])
+		}
+		passes = len(f.held)
+	case f.begun:
+		return
 	}
-	f.release()
+	f.ready, f.held, f.scanned = f.held[:passes], f.held[passes:], 0
 }
 
-// field is the name and the value of a line; an empty line has no name, a comment the name ":".
-func field(line []byte) (name, value string) {
-	text := strings.TrimRight(string(line), "\r\n")
-	if strings.HasPrefix(text, ":") {
-		return ":", ""
+// take notes what a line says of the first event. It ends at held[to].
+func (f *firstEvent) take(line []byte, to int) {
+	switch name, value := field(line); name {
+	case "event":
+		f.begun, f.name = true, value
+		f.over = value != "endpoint"
+	case "data":
+		if f.begun = true; f.to == 0 {
+			f.data, f.from, f.to = value, to-len(bytes.TrimPrefix(line, byteOrderMark)), to
+		}
+	case "":
+		f.over = f.begun
 	}
-	name, value, _ = strings.Cut(text, ":")
-	return name, strings.TrimPrefix(value, " ")
 }
 
 // removeForwarded takes the headers off in which a proxy says who its client is and

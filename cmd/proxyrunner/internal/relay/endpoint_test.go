@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bufio"
 	"io"
 	"net/http"
 	"strings"
@@ -54,7 +53,9 @@ func TestEndpointEventIsFound(t *testing.T) {
 		"as most write it":  {"a message is not touched", "event: endpoint\ndata: /messages?s=1\n\n" + message, "event: endpoint\ndata: /fetch/messages?s=1\n\n" + message},
 		"comments first":    {"no space, and carriage returns: all of it is allowed", ": hello\r\n\r\nevent:endpoint\r\ndata:/messages\r\n\r\n", ": hello\r\n\r\nevent:endpoint\r\ndata: /fetch/messages\r\n\r\n"},
 		"another event":     {"an endpoint comes first or not at all: the text of a message is nobody's business", message + "event: endpoint\ndata: /messages\n\n", message + "event: endpoint\ndata: /messages\n\n"},
-		"a long line":       {"no endpoint is that long, and no line is held back for ever", "data: " + strings.Repeat("x", 3*maxLine) + "\n\n", "data: " + strings.Repeat("x", 3*maxLine) + "\n\n"},
+		"a long line":       {"no endpoint is that long, and no line is held back for ever", "data: " + strings.Repeat("x", 3*maxFirst) + "\n\n", "data: " + strings.Repeat("x", 3*maxFirst) + "\n\n"},
+		"many lines":        {"nor is it that many lines", strings.Repeat("data: /m\n", maxFirst) + "event: endpoint\n\n", strings.Repeat("data: /m\n", maxFirst) + "event: endpoint\n\n"},
+		"many comments":     {"they are no part of the event", strings.Repeat(": x\n", maxFirst) + "event: endpoint\ndata: /m\n\n", strings.Repeat(": x\n", maxFirst) + "event: endpoint\ndata: /fetch/m\n\n"},
 		"cut off":           {"what came is handed on", "event: endpoint\ndata: /mess", "event: endpoint\ndata: /fetch/mess"},
 		"data first":        {"the order of fields means nothing", "data: /messages\nevent: endpoint\n\n" + message, "data: /fetch/messages\nevent: endpoint\n\n" + message},
 		"data of another":   {"it is a message", "data: /messages\n\nevent: endpoint\ndata: /messages\n\n", "data: /messages\n\nevent: endpoint\ndata: /messages\n\n"},
@@ -66,8 +67,8 @@ func TestEndpointEventIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := io.ReadAll(&firstEvent{
-				source:  bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(test.in)), maxLine),
-				correct: func(endpoint string) string { return correct(endpoint, "mcp-fetch:8080", "/fetch") },
+				ReadCloser: io.NopCloser(iotest.OneByteReader(strings.NewReader(test.in))),
+				correct:    func(endpoint string) string { return correct(endpoint, "mcp-fetch:8080", "/fetch") },
 			})
 			if err != nil || string(got) != test.want {
 				t.Errorf("got  %q, %v\nwant %q: %s", got, err, test.want, test.why)
@@ -88,6 +89,8 @@ func TestAnswersAreCounted(t *testing.T) {
 		"both":               {"they are one end of line", "event: message\r\ndata: {\"result\":1}\r\n\r\n", 0, false},
 		"data first":         {"the order of fields means nothing", "data: hello\nevent: ping\n\ndata: {\"result\":1}\nevent: message\n\n", 0, false},
 		"byte order mark":    {"it is no part of the first line", "\ufeffevent: endpoint\ndata: /m\n\ndata: {\"result\":1}\n\n", 0, false},
+		"no name":            {"it is a message then", "event\ndata: {\"result\":1}\n\n", 0, false},
+		"no data":            {"there is no such event", "id: 1\ndata\n\ndata:\n\n", 1, false},
 		"what is no message": {"nobody awaits it", "event: endpoint\rdata: {\"result\":1}\r\r", 1, false},
 		"not understood":     {"it may have been an answer", "data: hello\r\r", 1, true},
 	} {

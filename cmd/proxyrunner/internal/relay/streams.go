@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -115,9 +114,8 @@ type watched struct {
 	io.ReadCloser
 	all    *streams
 	stream *stream
+	lines  eventLines
 	line   []byte // the beginning of the present line
-	begun  bool   // a line has ended
-	bare   bool   // the last byte was a carriage return: a line feed belongs to it
 	event  looked // the present one
 }
 
@@ -147,38 +145,25 @@ func (w *watched) Close() error {
 
 func (w *watched) look(p []byte) {
 	for len(p) > 0 {
-		if w.bare && p[0] == '\n' {
-			p = p[1:]
-		}
-		w.bare = false
-		part, ended := p, false
-		if i := bytes.IndexAny(p, "\r\n"); i >= 0 {
-			part, ended, w.bare = p[:i], true, p[i] == '\r'
-		}
+		part, used, ended := w.lines.cut(p)
 		w.line = append(w.line, part[:min(len(part), maxLook-len(w.line))]...)
 		if !ended {
 			return
 		}
 		w.lineEnds()
-		w.line = w.line[:0]
-		p = p[len(part)+1:]
+		w.line, p = w.line[:0], p[used:]
 	}
 }
 
 func (w *watched) lineEnds() {
-	text := w.line
-	if !w.begun {
-		w.begun, text = true, bytes.TrimPrefix(text, byteOrderMark)
-	}
-	if len(text) == 0 {
+	switch name, value := field(w.line); {
+	case name == "":
 		w.eventEnds()
-		return
-	}
-	if name, is := bytes.CutPrefix(text, []byte("event:")); is {
-		w.event.passed = string(bytes.TrimSpace(name)) != "message"
-	}
-	if data, is := bytes.CutPrefix(text, []byte("data:")); is {
-		answer, known := isAnswer(data)
+	case name == "event":
+		kind := strings.TrimSpace(value)
+		w.event.passed = kind != "" && kind != "message"
+	case name == "data" && value != "": // an event without data is none
+		answer, known := isAnswer(value)
 		w.event.answer = w.event.answer || answer
 		w.event.unknown = w.event.unknown || !known
 	}
@@ -201,8 +186,8 @@ func (w *watched) eventEnds() {
 }
 
 // isAnswer looks at the beginning of a message for the member that decides.
-func isAnswer(beginning []byte) (answer, known bool) {
-	in := json.NewDecoder(bytes.NewReader(beginning))
+func isAnswer(beginning string) (answer, known bool) {
+	in := json.NewDecoder(strings.NewReader(beginning))
 	if first, err := in.Token(); err != nil || first != json.Delim('{') {
 		return false, false
 	}
