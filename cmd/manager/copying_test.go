@@ -14,8 +14,8 @@ import (
 	"github.com/phasegate/phasegate/resources/inflight"
 )
 
-// What a migration marks as polite must meet, in the client that it is given, the transport that knows the mark.
-func TestCopiesAreSentPolitely(t *testing.T) {
+// What a migration marks as low priority must meet, in the client that it is given, the transport that knows the mark.
+func TestCopiesKnowLowPriority(t *testing.T) {
 	var inside, most atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		now := inside.Add(1)
@@ -53,9 +53,9 @@ func TestCopiesAreSentPolitely(t *testing.T) {
 		return most.Load()
 	}
 	if n := together(t.Context()); n < 2 {
-		t.Errorf("%d requests at a time, want several: nobody asked to be polite", n)
+		t.Errorf("%d requests at a time, want several: they are not marked", n)
 	}
 	if n := together(inflight.WithLowPriority(t.Context())); n != 1 {
-		t.Errorf("%d polite requests at a time, want one", n)
+		t.Errorf("%d marked requests at a time, want one: it is not known yet whether others write", n)
 	}
 }

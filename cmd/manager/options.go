@@ -46,7 +46,6 @@ type options struct {
 	metrics         metricsOptions
 	probeAddress    string
 	maxRequests     int
-	polite          bool
 	storeQuota      resource.QuantityValue
 	requestTimeout  time.Duration
 	log             logOptions
@@ -77,7 +76,6 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.workers, "workers", runner.DefaultWorkers, "objects of each kind that are reconciled at a time")
 	f.IntVar(&o.externalCalls, "external-calls", runner.DefaultExternalCalls, "HTTPRequests of each kind that run at a time, besides --workers; others wait")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "requests to the API server at a time, those of a migration's copy included; without watches and the lease")
-	f.BoolVar(&o.polite, "polite", false, "copy one object at a time, with pauses, while nothing is locked, so that the API server hardly slows down for others")
 	f.Var(&o.storeQuota, "store-quota", "etcd's --quota-backend-bytes, such as 8Gi: a migration does not start, or stops, before its copies fill it; default: that of etcd, 2Gi")
 	f.DurationVar(&o.requestTimeout, "request-timeout", datastoremigration.DefaultRequestTimeout, "the longest --request-timeout of your API servers: for so long a migration looks for writes of v1 that were let in before the lock and land after the copy")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", none, `address of /healthz and /readyz, such as :8081; "0" serves none`)

@@ -161,7 +161,7 @@ func (p *program) copying(unlimited, work *rest.Config) *rest.Config {
 		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as its own
 	}
 	cfg.Wrap(inflight.NewAdaptive(p.maxRequests, metrics.Registry).Wrap)
-	cfg.Wrap(inflight.NewLowPriority().Wrap)
+	cfg.Wrap(inflight.NewLowPriority(p.maxRequests, metrics.Registry).Wrap)
 	return cfg
 }
 
@@ -179,7 +179,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(), Pod: ownPod(),
-			LowPriority: p.polite, Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(), RequestTimeout: p.requestTimeout,
+			Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(), RequestTimeout: p.requestTimeout,
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {

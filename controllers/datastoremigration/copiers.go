@@ -1,7 +1,6 @@
 package datastoremigration
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -13,19 +12,17 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
-	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // copiers makes the copier of a migration, for whatever reads or writes objects of both sides.
 type copiers struct {
 	cluster
 
-	copies      client.Client
-	metadata    metadata.Interface
-	ending      <-chan struct{}
-	lowPriority bool
-	metrics     *Metrics
-	caches      *caches
+	copies   client.Client
+	metadata metadata.Interface
+	ending   <-chan struct{}
+	metrics  *Metrics
+	caches   *caches
 }
 
 // caches has what was proved in each migration, so that the next step need not prove
@@ -158,12 +155,4 @@ func (s *copiers) copierOver(dm *migration, version string, more ...copier.Optio
 		options = append(options, copier.UseSnapshot())
 	}
 	return copier.New(s.registry.Through(version), s.copies, dm.UID, append(options, more...)...)
-}
-
-// unhurried is for steps that copy, or read as much, before anything is locked.
-func (s *copiers) unhurried(ctx context.Context) context.Context {
-	if s.lowPriority {
-		return inflight.WithLowPriority(ctx)
-	}
-	return ctx
 }

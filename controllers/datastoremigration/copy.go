@@ -15,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // copying copies, compares and verifies, and deletes the copies again. They bear the UID of the migration, and what is
@@ -31,7 +32,7 @@ type copying struct {
 // plan also warns of what no copy can preserve. Where all is copied ahead, the API server
 // validates it then, while nothing is locked.
 func (s *copying) plan(ctx context.Context, sc *scope) (outputs, error) {
-	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), sc.With.Bool("validate", true))
+	plan, err := s.copier(sc.Object).Plan(inflight.WithLowPriority(ctx), sc.With.Bool("validate", true))
 	if err != nil {
 		return nil, err
 	}

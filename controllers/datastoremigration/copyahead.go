@@ -7,6 +7,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
 // nothing is locked, and there is time to correct them, and to be polite.
 func (s *copying) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
-	ctx = s.unhurried(ctx)
+	ctx = inflight.WithLowPriority(ctx)
 	var warm sync.WaitGroup
 	defer warm.Wait()
 	if isAhead(sc) {

@@ -18,22 +18,18 @@ import (
 	"github.com/phasegate/phasegate/resources/inflight"
 )
 
-// Others come first as long as nothing is locked, where somebody asked for it, and never after.
-func TestManners(t *testing.T) {
+// Others come first as long as nothing is locked, and never after.
+func TestLowPriorityBeforeTheLock(t *testing.T) {
 	cases := map[string]struct {
 		why    string
 		action string
-		polite bool
 		ahead  bool
 		want   bool // that its requests can wait
 	}{
-		"planning":               {why: "it reads all of v1, and nobody waits for it", action: "Plan", polite: true, want: true},
-		"ahead":                  {why: "nobody waits for it", action: "CopyResources", polite: true, ahead: true, want: true},
-		"under the lock":         {why: "pods wait for their addresses", action: "CopyResources", polite: true},
-		"verifying":              {why: "so they do", action: "Verify", polite: true},
-		"planning, nobody asked": {why: "a migration should be over soon", action: "Plan"},
-		"ahead, nobody asked":    {why: "so it should", action: "CopyResources", ahead: true},
-		"locked, nobody asked":   {why: "pods wait all the same", action: "CopyResources"},
+		"planning":       {why: "it reads all of v1, and nobody waits for it", action: "Plan", want: true},
+		"ahead":          {why: "nobody waits for it", action: "CopyResources", ahead: true, want: true},
+		"under the lock": {why: "pods wait for their addresses", action: "CopyResources"},
+		"verifying":      {why: "so they do", action: "Verify"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,12 +45,12 @@ func TestManners(t *testing.T) {
 					return seen
 				},
 			})
-			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, LowPriority: c.polite}).Actions[c.action]
+			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies}).Actions[c.action]
 			if _, err := runner.Once(t.Context(), api, dm, action, fsm.Params{"ahead": c.ahead}, clock.RealClock{}); !errors.Is(err, seen) {
 				t.Fatalf("it did not come to a list: %v", err)
 			}
 			if got := got.Load(); got != c.want {
-				t.Errorf("it asks politely: %t, want %t: %s", got, c.want, c.why)
+				t.Errorf("low priority: %t, want %t: %s", got, c.want, c.why)
 			}
 		})
 	}

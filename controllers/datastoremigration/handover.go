@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 func (s *door) handOverRights() []rbacv1.PolicyRule {
@@ -40,7 +41,7 @@ func (s *door) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
 // handOver also leaves no entry of the side door's version in managedFields: after it is taken out of the CRDs, the
 // API server would refuse every server-side apply of an object that has one.
 func (s *door) handOver(ctx context.Context, sc *scope, version string, due func(kind string) bool) error {
-	refused, err := s.copierOver(sc.Object, version).HandOver(s.unhurried(ctx), due)
+	refused, err := s.copierOver(sc.Object, version).HandOver(inflight.WithLowPriority(ctx), due)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // DefaultRequestTimeout is kube-apiserver's own default (--request-timeout).
@@ -43,7 +44,7 @@ func (s *lateWrites) bring(ctx context.Context, sc *scope) (outputs, error) {
 	over := sc.Clock.Since(s.caches.verified(sc.Object, verified.At, sc.Clock.Now())) >= s.timeout
 	var late copier.Late
 	err := s.door.mustReachV3(ctx, sc, func(version string) (err error) {
-		late, err = s.copierOver(sc.Object, version).BringLate(s.unhurried(ctx), verified)
+		late, err = s.copierOver(sc.Object, version).BringLate(inflight.WithLowPriority(ctx), verified)
 		return err
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func newEffects(c client.Client, settings Settings) *effects {
 	}
 	e := &effects{cluster: cluster{client: c, discovery: settings.Discovery, registry: settings.Registry}}
 	on, namespace := e.cluster, settings.CalicoNamespace
-	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, lowPriority: settings.LowPriority, metrics: settings.Metrics, caches: &caches{}}
+	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, metrics: settings.Metrics, caches: &caches{}}
 	over := *e.copiers
 	e.servers = &servers{cluster: on, config: settings.Config, elsewhere: settings.Elsewhere}
 	e.takeover = &apiServiceTakeover{cluster: on, servers: e.servers}

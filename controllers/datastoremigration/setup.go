@@ -103,12 +103,10 @@ type Settings struct {
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
 	// Copying is for the requests of copies, which are many; nil: they go where all others
-	// go. Copies is the client made of it, by Gate.
+	// go. Its transport should know inflight.WithLowPriority, which marks them while nothing is locked. Copies is the
+	// client made of it, by Gate.
 	Copying *rest.Config
 	Copies  client.Client
-	// LowPriority is to leave others most of the API server while nothing is locked, through a transport of Copying
-	// that knows inflight.WithLowPriority.
-	LowPriority bool
 	// Pod is the one that this program runs in; empty outside of pods.
 	Pod types.NamespacedName
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.

@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // dryRuns tries what is to be written in v3 later.
@@ -34,7 +35,7 @@ func (s *dryRuns) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 		if err != nil {
 			return err
 		}
-		copies, err := s.copierOver(sc.Object, version).TryWrites(s.unhurried(ctx))
+		copies, err := s.copierOver(sc.Object, version).TryWrites(inflight.WithLowPriority(ctx))
 		refused = examples(append(lock, copies...), showProblem)
 		return err
 	})

@@ -34,6 +34,7 @@ func exported() ([]metric, error) {
 	crdgate.NewMetrics(list)
 	inflight.New(1, list)
 	inflight.NewAdaptive(1, list)
+	inflight.NewLowPriority(1, list)
 	store, err := machinestore.Load(machinestore.Options{Shipped: phases.Files, Bindings: catalog.Bindings, Log: logr.Discard()})
 	if err != nil {
 		return nil, err

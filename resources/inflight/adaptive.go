@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,13 +21,9 @@ const (
 // as bring more answers a second, and soon 32 whatever they bring. When the server has too much, which it says, or
 // does not answer, the number is halved, and nothing is sent for as long as the server asks.
 type Adaptive struct {
-	mu       sync.Mutex
-	climb    climb
-	limit    int
-	inFlight int
-	queue    []chan struct{} // who waits, in order
-	paused   time.Time       // until then nothing is sent
-	halved   time.Time       // answers to what was sent before say nothing new
+	turns
+	climb  climb
+	halved time.Time // answers to what was sent before say nothing new
 
 	// The window: since when, how many writes were answered, and whether there was always one more to send.
 	began   time.Time
@@ -39,21 +33,13 @@ type Adaptive struct {
 
 // NewAdaptive allows most requests at a time, and registers its metrics; call it once for each registry.
 func NewAdaptive(most int, reg prometheus.Registerer) *Adaptive {
-	a := &Adaptive{climb: climb{most: most, bears: most}, limit: min(firstLimit, most), idle: true}
+	a := &Adaptive{turns: turns{limit: min(firstLimit, most)}, climb: climb{most: most, bears: most}, idle: true}
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight",
 			Help: "Requests of a copy in flight to the API server."}, a.told(func() int { return a.inFlight })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight_limit",
 			Help: "The present limit of requests of a copy in flight."}, a.told(func() int { return a.limit })))
 	return a
-}
-
-func (a *Adaptive) told(value func() int) func() float64 {
-	return func() float64 {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return float64(value())
-	}
 }
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
@@ -85,46 +71,10 @@ func overload(resp *http.Response, err error) (wait time.Duration, tooMuch bool)
 	return time.Duration(seconds) * time.Second, true
 }
 
-// enter waits for a turn.
-func (a *Adaptive) enter(ctx context.Context) error {
-	turn := make(chan struct{})
-	a.mu.Lock()
-	a.queue = append(a.queue, turn)
-	a.admit()
-	a.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if i := slices.Index(a.queue, turn); i >= 0 {
-		a.queue = slices.Delete(a.queue, i, i+1)
-		return ctx.Err()
-	}
-	a.inFlight-- // it was admitted meanwhile
-	a.admit()
-	return ctx.Err()
-}
-
-// admit needs the lock.
-func (a *Adaptive) admit() {
-	if time.Now().Before(a.paused) {
-		return // resume admits them
-	}
-	for len(a.queue) > 0 && a.inFlight < a.limit {
-		close(a.queue[0])
-		a.queue = a.queue[1:]
-		a.inFlight++
-	}
-}
-
 func (a *Adaptive) leave() {
+	a.turns.leave()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inFlight--
-	a.admit()
 	a.idle = a.idle || a.starves()
 }
 

@@ -72,6 +72,7 @@ func copying(ctx context.Context, t *testing.T, via http.RoundTripper, workers i
 				default:
 				}
 				if resp, err := ask(ctx, t, via, "/apis"); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 				}
 			}

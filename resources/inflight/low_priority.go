@@ -2,18 +2,12 @@ package inflight
 
 import (
 	"context"
+	"math"
 	"net/http"
+	"path"
 	"time"
-)
 
-const (
-	// restFor is how long nothing is sent after a polite request, in times that it took. Others are late while
-	// the API server collects garbage, for some tenths of a second, which it does the more often the more it is
-	// given. The 99th percentile of their answers is to be at most twice what it is at rest: with a rest of three
-	// times it was 1.8 to 2.9 times that, with seven 1.6 to 2.4 (make bench-neighbour, 5,000 objects, two cores).
-	restFor = 10
-	// longestRest is after a request that hung.
-	longestRest = time.Second
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 type lowPriorityKey struct{}
@@ -26,28 +20,81 @@ func WithLowPriority(ctx context.Context) context.Context {
 // IsLowPriority tells whether they are marked so.
 func IsLowPriority(ctx context.Context) bool { return ctx.Value(lowPriorityKey{}) != nil }
 
-// LowPriority leaves others most of the API server: of the requests that are marked by WithLowPriority there is one at a
-// time, and after each none for ten times as long as it took. Those that are not marked, and watches, pass.
-type LowPriority struct{ turn chan struct{} }
+// LowPriority leaves others the API server as they find it without us: while others write, the requests that are marked by
+// WithLowPriority are as few as pace says, and rest when one is late. Those that are not marked, and watches, pass; and
+// all of them while others write less than some objects a second. Reads of others are seen by our own latency only.
+type LowPriority struct {
+	turns
+	census census
+	pace   pace
+	alone  bool
+}
 
-// NewLowPriority is shared by all clients that are made from a rest.Config which wraps it.
-func NewLowPriority() *LowPriority { return &LowPriority{turn: make(chan struct{}, 1)} }
+// NewLowPriority allows most requests at a time, and registers its metric; call it once for each registry. It is shared
+// by all clients that are made from a rest.Config which wraps it.
+func NewLowPriority(most int, reg prometheus.Registerer) *LowPriority {
+	p := &LowPriority{turns: turns{limit: 1}, pace: newPace(most)}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_ahead_requests_in_flight_limit",
+		Help: "The present limit of requests before the lock; 0 while no other client writes."}, p.told(func() int {
+		if p.alone {
+			return 0
+		}
+		return p.limit
+	})))
+	return p
+}
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
 func (p *LowPriority) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, p.send} }
 
 func (p *LowPriority) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	if !IsLowPriority(req.Context()) || isWatch(req) {
-		return next.RoundTrip(req)
-	}
-	select {
-	case p.turn <- struct{}{}:
-	case <-req.Context().Done():
-		return unsent(req, req.Context().Err())
+	marked := IsLowPriority(req.Context()) && !isWatch(req)
+	if marked {
+		if err := p.enter(req.Context()); err != nil {
+			return unsent(req, err)
+		}
 	}
 	sent := time.Now()
 	resp, err := next.RoundTrip(req)
-	return whileRead(resp, err, func() {
-		time.AfterFunc(min(longestRest, restFor*time.Since(sent)), func() { <-p.turn })
-	})
+	if err == nil && req.Method != http.MethodGet && !req.URL.Query().Has("dryRun") {
+		resp.Body = &revisionReader{resp.Body, p.wrote}
+	}
+	if !marked {
+		return resp, err
+	}
+	return whileRead(resp, err, func() { p.rest(req, time.Since(sent)) })
+}
+
+// wrote counts a write of ours, to see those of others.
+func (p *LowPriority) wrote(revision uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if others, known := p.census.wrote(revision, time.Now()); known {
+		p.alone = !others
+		p.setLimit()
+	}
+}
+
+// rest ends the turn of a request, at once or later. What is not a create takes as long as it is long.
+func (p *LowPriority) rest(req *http.Request, took time.Duration) {
+	p.mu.Lock()
+	var rest time.Duration
+	if !p.alone && req.Method == http.MethodPost {
+		rest = p.pace.created(path.Base(req.URL.Path), took)
+		p.setLimit()
+	}
+	p.mu.Unlock()
+	if rest > 0 {
+		time.AfterFunc(rest, p.leave)
+		return
+	}
+	p.leave()
+}
+
+// setLimit is called with mu held.
+func (p *LowPriority) setLimit() {
+	if p.limit = p.pace.limit; p.alone {
+		p.limit = math.MaxInt
+	}
+	p.admit()
 }

@@ -3,51 +3,130 @@ package inflight_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/phasegate/phasegate/resources/inflight"
 )
 
-// WithLowPriority there is one request at a time, and most of the time none: however many workers there are, and
-// whatever becomes of a request. What is not marked, as under the lock, goes as if nobody was polite.
+// cluster is an API server whose answers have etcd's revisions, and which others write.
+type cluster struct {
+	*model
+	revision atomic.Int64
+	mu       sync.Mutex
+	slow     time.Duration // how much longer a request takes now
+}
+
+func (c *cluster) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.model.RoundTrip(req)
+	c.mu.Lock()
+	slow := c.slow
+	c.mu.Unlock()
+	time.Sleep(slow)
+	if err == nil {
+		resp.Body = io.NopCloser(strings.NewReader(fmt.Sprintf(`{"metadata":{"name":"a","resourceVersion":"%d"}}`, c.revision.Add(1))))
+	}
+	return resp, err
+}
+
+// others make so many writes a second until stop is closed.
+func (c *cluster) others(each int, stop <-chan struct{}) {
+	for ticker := time.NewTicker(time.Second); ; {
+		select {
+		case <-stop:
+			ticker.Stop()
+			return
+		case <-ticker.C:
+			c.revision.Add(int64(each))
+		}
+	}
+}
+
+func (c *cluster) slower(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow = by
+}
+
+// Requests with low priority are as many at a time as do not wait for each other, while others write; and all that there
+// are where nobody else writes, or where they are not marked, as under the lock.
 func TestLowPriority(t *testing.T) {
-	refused := func() (*http.Response, error) { return nil, errors.New("connection refused") }
 	cases := map[string]struct {
-		why        string
-		service    time.Duration
-		trouble    func() (*http.Response, error)
-		hurried    bool
-		atOnce     int32
-		sent, over int32
+		why      string
+		cores    int
+		others   int
+		hurried  bool
+		least    float64 // requests in flight, on average of the last seconds
+		mostThen float64
 	}{
-		"a request is short":  {why: "an eleventh of ten seconds", service: 10 * time.Millisecond, atOnce: 1, sent: 91, over: 1},
-		"one hangs":           {why: "nobody gains from a rest of half an hour", service: 4 * time.Second, atOnce: 1, sent: 2, over: 1},
-		"none is answered":    {why: "a server in trouble is left alone as well", service: 10 * time.Millisecond, trouble: refused, atOnce: 1, sent: 91, over: 1},
-		"the rest is a hurry": {why: "v1 is locked", service: 100 * time.Millisecond, hurried: true, atOnce: 8, sent: 800, over: 8},
+		"others write, two cores":  {why: "a third request would wait, and so would others", cores: 2, others: 20, least: 0.9, mostThen: 2.5},
+		"others write, one core":   {why: "a second one would wait", cores: 1, others: 20, least: 0.9, mostThen: 1.5},
+		"others write, many cores": {why: "it has to spare", cores: 64, others: 20, least: 20, mostThen: 90},
+		"only leases are written":  {why: "nobody feels it", cores: 2, others: 6, least: 85, mostThen: 90},
+		"v1 is locked":             {why: "pods wait for their addresses", cores: 2, others: 20, hurried: true, least: 85, mostThen: 90},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newModel(100, c.service)
-				if c.trouble != nil {
-					m.trouble.Store(&c.trouble)
-				}
+				server, stop := &cluster{model: newModel(c.cores, 10*time.Millisecond)}, make(chan struct{})
+				go server.others(c.others, stop)
 				ctx := inflight.WithLowPriority(t.Context())
 				if c.hurried {
 					ctx = t.Context()
 				}
-				stop := copying(ctx, t, inflight.NewLowPriority().Wrap(m), 8)
-				time.Sleep(10*time.Second - time.Millisecond)
-				if most := m.most.Load(); most != c.atOnce {
-					t.Errorf("%d requests at a time, want %d: %s", most, c.atOnce, c.why)
+				end := copying(ctx, t, inflight.NewLowPriority(90, prometheus.NewRegistry()).Wrap(server), 90)
+				time.Sleep(60 * time.Second)
+				sum, looks := 0, 1000
+				for range looks {
+					time.Sleep(9 * time.Millisecond)
+					sum += int(server.inside.Load())
 				}
-				if sent := m.sent.Load(); sent < c.sent-c.over || sent > c.sent+c.over {
+				if mean := float64(sum) / float64(looks); mean < c.least || mean > c.mostThen {
+					t.Errorf("%.1f requests at a time, want %v to %v: %s", mean, c.least, c.mostThen, c.why)
+				}
+				end()
+				close(stop)
+			})
+		})
+	}
+}
+
+// A late answer is followed by a rest of four times its lateness, so that a busy API server has time for others.
+func TestLowPriorityRests(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		slow time.Duration
+		sent int32 // in ten seconds
+	}{
+		"in time":            {why: "nothing waits", sent: 1000},
+		"twice as long":      {why: "so much differs from object to object", slow: 10 * time.Millisecond, sent: 500},
+		"three times":        {why: "30 ms, and 4 × 10 ms of rest", slow: 20 * time.Millisecond, sent: 143},
+		"longer than a rest": {why: "nobody gains from a rest of half an hour", slow: 4 * time.Second, sent: 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, stop := &cluster{model: newModel(1, 10*time.Millisecond)}, make(chan struct{})
+				go server.others(20, stop)
+				end := copying(inflight.WithLowPriority(t.Context()), t, inflight.NewLowPriority(1, prometheus.NewRegistry()).Wrap(server), 8)
+				time.Sleep(5*time.Second + time.Millisecond)
+				server.slower(c.slow)
+				before := server.sent.Load()
+				time.Sleep(10 * time.Second)
+				if sent := server.sent.Load() - before; sent < c.sent-c.sent/20-1 || sent > c.sent+c.sent/20+1 {
 					t.Errorf("%d requests in ten seconds, want %d: %s", sent, c.sent, c.why)
 				}
-				stop()
+				end()
+				close(stop)
 			})
 		})
 	}
@@ -58,22 +137,22 @@ func TestLowPriority(t *testing.T) {
 func TestLowPriorityLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		via := inflight.NewLowPriority().Wrap(s)
-		polite := inflight.WithLowPriority(t.Context())
-		open, err := ask(polite, t, via, "/apis")
+		via := inflight.NewLowPriority(1, prometheus.NewRegistry()).Wrap(s)
+		marked := inflight.WithLowPriority(t.Context())
+		open, err := ask(marked, t, via, "/apis")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ask(polite, t, via, "/apis?watch=true"); err != nil {
+		if _, err := ask(marked, t, via, "/apis?watch=true"); err != nil {
 			t.Errorf("a watch: %v", err)
 		}
-		hasty, cancel := context.WithTimeout(polite, time.Minute)
+		hasty, cancel := context.WithTimeout(marked, time.Minute)
 		defer cancel()
 		if _, err := ask(hasty, t, via, "/apis"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("while an answer is read: %v, want the deadline", err)
 		}
 		open.Body.Close()
-		if _, err := ask(polite, t, via, "/apis"); err != nil {
+		if _, err := ask(marked, t, via, "/apis"); err != nil {
 			t.Errorf("once it is read: %v", err)
 		}
 		if sent := s.sent.Load(); sent != 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -83,6 +84,12 @@ var contenders = map[report.Contender]func(context.Context, int) ([]report.Run, 
 	report.Two: func(ctx context.Context, n int) ([]report.Run, error) {
 		return measure(ctx, report.Two, n)
 	},
+	report.Alone: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Alone, n)
+	},
+	report.Beside: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Beside, n)
+	},
 }
 
 // units are what the benchmark's own output calls locked times.
@@ -117,7 +124,7 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 			return nil, err
 		}
 		defer how.end()
-		figures, err := observe(ctx, s, n, how)
+		figures, err := observe(ctx, s, c, n, how)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +186,7 @@ func secondServer(ctx context.Context, s *setup.Setup) error {
 }
 
 // observe measures a migration from outside, and what it tells itself.
-func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[report.Metric]float64, error) {
+func observe(ctx context.Context, s *setup.Setup, c report.Contender, n int, how migrator) (map[report.Metric]float64, error) {
 	load, err := loadNow()
 	if err != nil {
 		return nil, err
@@ -190,15 +197,25 @@ func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[repo
 	}
 	home := filepath.Dir(s.Kubeconfig)
 	began, cpu := time.Now(), cpuNow(home)
-	seen, err := beside(ctx, s, how.run)
+	var seen closure
+	latencies := map[report.Metric]float64{}
+	switch c {
+	case report.Alone:
+		err = how.run(ctx)
+	case report.Beside:
+		latencies, err = besideOthers(ctx, s, how.(*ours))
+	default:
+		seen, err = beside(ctx, s, how.run)
+	}
 	if err != nil {
 		return nil, err
 	}
 	took, spent := time.Since(began), cpuNow(home).Since(cpu)
 	fmt.Println(cpuOfEach(spent, n))
-	figures := map[report.Metric]float64{}
+	figures := latencies
 	if o, is := how.(*ours); is {
-		figures, took = o.figures(n), o.took
+		took = o.took
+		maps.Copy(figures, o.figures(n))
 		fmt.Printf("%d objects: locked %.2f s, total %.2f s, of which the steps took%s\n", n, seen.locked().Seconds(), took.Seconds(), o.shown())
 	}
 	after, err := servedBy(ctx, s.Config)
@@ -206,7 +223,10 @@ func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[repo
 		return nil, err
 	}
 	each := func(sum float64) float64 { return sum / float64(n) }
-	figures[report.Locked], figures[report.Total] = seen.locked().Seconds(), took.Seconds()
+	if seen.wrote > 0 {
+		figures[report.Locked] = seen.locked().Seconds()
+	}
+	figures[report.Total] = took.Seconds()
 	figures[report.Rate] = float64(n) / took.Seconds()
 	figures[report.Writes] = each(after.writes - before.writes - float64(seen.wrote))
 	figures[report.DryRuns], figures[report.Reads] = each(after.dryRuns-before.dryRuns), each(after.reads-before.reads)

@@ -4,148 +4,149 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"testing"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/test/bench/report"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 const (
-	// askEvery is how often another client asks.
+	// askEvery is the interval of each other client's requests: 20 a second.
 	askEvery = time.Second / 20
-	// idleEnv is for how many seconds it asks before the migration. In thirty, six late answers are the slowest
-	// hundredth: one hiccup of the machine made it 5, 21 or 86 ms.
-	idleEnv     = "BENCH_IDLE"
-	defaultIdle = 120
+	// idleEnv is how many seconds the other clients ask before the migration. Of 30 seconds, the slowest hundredth is
+	// six answers: one hiccup of the machine made it 5, 21 or 86 ms.
+	idleEnv = "BENCH_IDLE"
+	// writtenObjects are what the writer writes in turn: writes of one object that overlap would conflict, and be as late as
+	// they are often repeated.
+	writtenObjects = 100
 )
 
-// BenchmarkNeighbour measures what another client of the API server notices of a copy.
-func BenchmarkNeighbour(b *testing.B) {
-	log.SetLogger(logr.Discard())
-	o := options(b)
-	results, err := openResults(o.out, o.command())
-	if err != nil {
-		b.Fatal(err)
+// idleSeconds are those of idleEnv; without it 120, or 5 in a short run.
+func idleSeconds() (int, error) {
+	switch text := os.Getenv(idleEnv); {
+	case text != "":
+		return strconv.Atoi(text)
+	case os.Getenv(objectsEnv) != "":
+		return 5, nil
 	}
-	idle := time.Duration(number(b, idleEnv, defaultIdle)) * time.Second
-	for b.Loop() {
-		for _, n := range o.sizes {
-			for _, m := range manners {
-				l, err := neighbour(b.Context(), n, idle, m.args)
-				if err != nil {
-					b.Fatalf("%s, %d objects: %v", m.name, n, err)
-				}
-				l.Contender = m.name
-				if err := results.addLatency(l); err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(l.CopyP99/l.IdleP99, strings.ReplaceAll(m.name, " ", "-")+"-p99-ratio")
-			}
-		}
-	}
-	b.ReportMetric(0, "ns/op")
+	return 120, nil
 }
 
-// manners are how a manager may copy.
-var manners = []struct {
-	name string
-	args []string
-}{
-	{name: "as fast as it goes"},
-	{name: report.Polite, args: []string{"--polite"}},
-}
-
-func neighbour(ctx context.Context, n int, idle time.Duration, args []string) (report.Latency, error) {
-	s, err := newScene(ctx, n, true)
+// besideOthers runs a migration next to other clients, and measures what they notice of it.
+func besideOthers(ctx context.Context, s *setup.Setup, o *ours) (map[report.Metric]float64, error) {
+	idle, err := idleSeconds()
 	if err != nil {
-		return report.Latency{}, err
+		return nil, fmt.Errorf("%s: %w", idleEnv, err)
 	}
-	return ended(s, func() (l report.Latency, err error) {
-		ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(n)*patienceEach)
-		defer cancel()
-		o, err := newOurs(ctx, s, args...)
-		if err != nil {
-			return l, err
+	before, err := asking(ctx, s.Config, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Duration(idle) * time.Second):
+			return nil
 		}
-		defer o.end()
-		before, err := asking(ctx, s.Config, func(ctx context.Context) error {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(idle): // so long is what it is compared with
-				return nil
-			}
-		})
-		if err != nil {
-			return l, err
-		}
-		whole, err := asking(ctx, s.Config, o.run)
-		if err != nil {
-			return l, err
-		}
-		copying, err := o.copying(whole)
-		fmt.Print(o.worst(whole))
-		return report.Latency{
-			Objects: n, Asked: len(copying), IdleP50: percentile(before, 50), IdleP99: percentile(before, 99),
-			CopyP50: percentile(copying, 50), CopyP99: percentile(copying, 99), WholeP99: percentile(whole, 99),
-		}, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	whole, err := asking(ctx, s.Config, o.run)
+	if err != nil {
+		return nil, err
+	}
+	figures := map[report.Metric]float64{}
+	for _, c := range report.Clients() {
+		copying, err := o.copying(whole[c.Name])
+		if err != nil {
+			return nil, err
+		}
+		fmt.Print(o.worst(c.Name, whole[c.Name]))
+		for _, p := range report.Percentiles() {
+			figures[c.Idle(p)], figures[c.Copying(p)] = percentile(before[c.Name], p), percentile(copying, p)
+		}
+	}
+	return figures, nil
 }
 
-// answer is when somebody asked, and how long it took.
+// answer is when a request was sent, and how long its answer took.
 type answer struct {
 	at   time.Time
 	took time.Duration
 }
 
-// asking asks while do runs, in time even while earlier answers are late. The answers are in the order of asking.
-func asking(ctx context.Context, config *rest.Config, do func(context.Context) error) ([]answer, error) {
-	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
-	if err != nil {
-		return nil, err
+// others are the requests of other clients, by the names of report.Clients.
+func others(client kubernetes.Interface) map[string]func(context.Context) error {
+	var written atomic.Int64
+	return map[string]func(context.Context) error{
+		report.Reader: func(ctx context.Context) error {
+			_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+			return err
+		},
+		report.Writer: func(ctx context.Context) error {
+			n := written.Add(1)
+			name := fmt.Sprintf("neighbour-%d", n%writtenObjects)
+			apply := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"written":"%d"}}`, name, n)
+			_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Patch(ctx, name, types.ApplyPatchType, apply, metav1.PatchOptions{FieldManager: "neighbour"})
+			return err
+		},
 	}
+}
+
+// asking lets each other client ask while do runs, in time even while earlier answers are late. The answers are by client,
+// in the order of asking.
+func asking(ctx context.Context, config *rest.Config, do func(context.Context) error) (map[string][]answer, error) {
 	var mu sync.Mutex
-	var answers []answer
-	ask := func() error {
-		began := time.Now()
-		if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
-			return fmt.Errorf("another client's GET: %w", err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		answers = append(answers, answer{began, time.Since(began)})
-		return nil
-	}
+	answers := map[string][]answer{}
 	group, working := errgroup.WithContext(ctx)
 	done := make(chan struct{})
+	for _, c := range report.Clients() {
+		client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
+		if err != nil {
+			return nil, err
+		}
+		request := others(client)[c.Name]
+		ask := func() error {
+			began := time.Now()
+			if err := request(ctx); err != nil {
+				return fmt.Errorf("another client's %s: %w", c.Name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[c.Name] = append(answers[c.Name], answer{began, time.Since(began)})
+			return nil
+		}
+		group.Go(func() error {
+			ticker := time.NewTicker(askEvery)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-done:
+					return nil
+				case <-ticker.C:
+					group.Go(ask)
+				}
+			}
+		})
+	}
 	group.Go(func() error {
 		defer close(done)
 		return do(working)
 	})
-	group.Go(func() error {
-		ticker := time.NewTicker(askEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return nil
-			case <-ticker.C:
-				group.Go(ask)
-			}
-		}
-	})
-	err = group.Wait()
-	slices.SortFunc(answers, func(a, b answer) int { return a.at.Compare(b.at) })
+	err := group.Wait()
+	for _, of := range answers {
+		slices.SortFunc(of, func(a, b answer) int { return a.at.Compare(b.at) })
+	}
 	return answers, err
 }
 
@@ -156,19 +157,23 @@ func (o *ours) copying(all []answer) ([]answer, error) {
 	if begins < 0 || ends < 0 {
 		return nil, fmt.Errorf("nobody has seen the migration copy ahead, or end doing so: it went through %v", o.turns)
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(a answer) bool {
-		return a.at.Before(o.turns[begins].at) || !a.at.Before(o.turns[ends].at)
-	}), nil
+	return between(all, o.turns[begins].at, o.turns[ends].at), nil
+}
+
+func between(all []answer, from, to time.Time) []answer {
+	return slices.DeleteFunc(slices.Clone(all), func(a answer) bool { return a.at.Before(from) || !a.at.Before(to) })
 }
 
 // worst tells of each turn of the migration how long others waited in it.
-func (o *ours) worst(all []answer) string {
+func (o *ours) worst(client string, all []answer) string {
 	var b strings.Builder
 	for i, t := range o.turns {
-		here := slices.DeleteFunc(slices.Clone(all), func(a answer) bool {
-			return a.at.Before(t.at) || i+1 < len(o.turns) && !a.at.Before(o.turns[i+1].at)
-		})
-		fmt.Fprintf(&b, "  %-9s %-18s %4d GETs, p50 %6.2f ms, p99 %6.2f ms\n", t.phase, t.step, len(here), percentile(here, 50), percentile(here, 99))
+		end := time.Now()
+		if i+1 < len(o.turns) {
+			end = o.turns[i+1].at
+		}
+		here := between(all, t.at, end)
+		fmt.Fprintf(&b, "  %-9s %-18s %4d %s, p50 %6.2f ms, p99 %6.2f ms\n", t.phase, t.step, len(here), client, percentile(here, 50), percentile(here, 99))
 	}
 	return b.String()
 }

@@ -23,7 +23,7 @@ const (
 // short are the names of contenders for people in a hurry.
 var short = map[string]report.Contender{
 	"raw": report.Raw, "shipped": report.Shipped, "unlimited": report.Unlimited, "underlock": report.UnderLock, "ahead": report.Ahead, "served": report.Served,
-	"two": report.Two,
+	"two": report.Two, "alone": report.Alone, "beside": report.Beside,
 }
 
 type benchOptions struct {
@@ -46,7 +46,7 @@ func options(b *testing.B) benchOptions {
 	}
 	slices.Sort(o.sizes)
 	o.repeats = number(b, repeatsEnv, o.repeats)
-	names := []string{"raw", "shipped", "unlimited", "underlock", "ahead", "served", "two"}
+	names := []string{"raw", "shipped", "unlimited", "underlock", "ahead", "served", "two", "alone", "beside"}
 	if os.Getenv(objectsEnv) != "" {
 		names = []string{"raw", "unlimited", "ahead"}
 	}

@@ -61,14 +61,6 @@ func (r *results) add(objects, repeat int, runs []report.Run) error {
 	return r.write()
 }
 
-// addLatency keeps a latency, instead of what there was of the same copy.
-func (r *results) addLatency(l report.Latency) error {
-	fmt.Printf("another client, %+v\n", l)
-	r.Latencies = slices.DeleteFunc(r.Latencies, func(old report.Latency) bool { return old.Contender == l.Contender && old.Objects == l.Objects })
-	r.Latencies = append(r.Latencies, l)
-	return r.write()
-}
-
 func (r *results) write() error {
 	if r.dir == "" {
 		return nil

@@ -133,18 +133,31 @@ func (f *Figures) times(c Contender, n int, m Metric) string {
 }
 
 func (f *Figures) latencies(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## Another client\n\n")
-	if len(f.Latencies) == 0 {
+	fmt.Fprintf(b, "\n## Other clients\n\nTwo, beside %q: one reads a namespace, one writes a ConfigMap, each 20 times a second. Before the migration, and while it copies ahead; medians of runs, ms.\n\n", Beside)
+	var rows [][]string
+	for _, n := range f.Sizes() {
+		for _, c := range Clients() {
+			row := []string{strconv.Itoa(n), c.Name}
+			for _, p := range Percentiles() {
+				for _, m := range []Metric{c.Idle(p), c.Copying(p)} {
+					if v, has := f.Median(Beside, n, m); has {
+						row = append(row, number(v))
+					}
+				}
+				if v, has := f.ratio(Beside, c.Copying(p), n, Beside, c.Idle(p), n); has {
+					row = append(row, number(v))
+				}
+			}
+			if len(row) > 2 {
+				rows = append(rows, row)
+			}
+		}
+	}
+	if len(rows) == 0 {
 		fmt.Fprintf(b, "Not measured yet: `make bench-neighbour`.\n")
 		return
 	}
-	fmt.Fprintf(b, "Its GETs of a namespace, 20 a second: before the migration, while it copies ahead, and from its creation until Converged; ms.\n\n")
-	var rows [][]string
-	for _, l := range f.Latencies {
-		rows = append(rows, []string{l.Contender, strconv.Itoa(l.Objects), number(l.IdleP50), number(l.IdleP99),
-			number(l.CopyP50), number(l.CopyP99), number(l.CopyP99 / max(l.IdleP99, 1e-9)), strconv.Itoa(l.Asked), number(l.WholeP99)})
-	}
-	table(b, []string{"copy", "objects", "idle p50", "idle p99", "copying p50", "copying p99", "p99 ratio", "GETs while copying", "whole p99"}, rows)
+	table(b, []string{"objects", "requests", "idle p50", "copying p50", "ratio", "idle p99", "copying p99", "ratio"}, rows)
 }
 
 func (f *Figures) models(b *strings.Builder) {

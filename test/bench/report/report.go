@@ -21,11 +21,13 @@ const (
 	Ahead     Contender = "ours, copying ahead"
 	Served    Contender = "ours, v3 served from its CRDs"
 	Two       Contender = "ours, two API servers"
+	Alone     Contender = "ours, no other client"
+	Beside    Contender = "ours, beside other clients"
 )
 
 // Contenders are all of them.
 func Contenders() []Contender {
-	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two}
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two, Alone, Beside}
 }
 
 // Metric is one figure of a run.
@@ -71,15 +73,31 @@ type Run struct {
 	Figures map[Metric]float64
 }
 
-// Latency is what another client's GETs took, before a migration and while it copies ahead.
-type Latency struct {
-	Contender                          string
-	Objects                            int
-	IdleP50, IdleP99, CopyP50, CopyP99 float64 // ms
-	// WholeP99 is of all that was asked from the creation of the migration until Converged.
-	WholeP99 float64
-	// Asked is how many GETs the figures of the copy are of.
-	Asked int
+// Client is a client of the API server that has nothing to do with a migration, and makes 20 requests a second.
+type Client struct {
+	Name string
+	// Limit is how many times as long as before the migration its p99 may be while that copies ahead.
+	Limit float64
+}
+
+// The names of the other clients, by what they ask.
+const (
+	Reader = "GETs"
+	Writer = "writes"
+)
+
+// Clients are all of them.
+func Clients() []Client { return []Client{{Reader, 2}, {Writer, 2.5}} }
+
+// Percentiles are those of the latencies of Clients.
+func Percentiles() []int { return []int{50, 99} }
+
+// Idle is a percentile of its latency before a migration, and Copying while that copies ahead; ms.
+func (c Client) Idle(p int) Metric    { return c.metric("idle", p) }
+func (c Client) Copying(p int) Metric { return c.metric("copying", p) }
+
+func (c Client) metric(when string, p int) Metric {
+	return Metric(fmt.Sprintf("%s, %s p%d, ms", c.Name, when, p))
 }
 
 // Figures are all that was measured on one machine.
@@ -88,7 +106,6 @@ type Figures struct {
 	Machine, Date string
 	Commands      []string
 	Runs          []Run
-	Latencies     []Latency
 }
 
 // Sizes are the numbers of objects that were measured, ascending.
