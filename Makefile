@@ -189,12 +189,12 @@ waiting: build cluster-tools ## Let WAITING_OBJECTS (5000) objects of a machine 
 	WAITING_OBJECTS=$(or $(WAITING_OBJECTS),5000) WAITING_QUIET=$(or $(WAITING_QUIET),60) $(GO) test -count=1 -timeout 60m -v ./test/bench/waiting
 
 .PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy compare-proxy bench-micro
-bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
+bench: bench-migration bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
 	$(if $(BENCH_OBJECTS),,(cd test/bench/chartplot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
-bench-neighbour: build cluster-tools ## Measure what another client notices of a copy (BENCH_SIZES)
-	$(BENCH) -bench Neighbour
+bench-neighbour: ## Measure what other clients notice of a copy, and what it takes with and without them (BENCH_SIZES, BENCH_REPEATS)
+	$(MAKE) bench-migration BENCH_CONTENDERS=raw,alone,beside
 bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one manager
 	$(BENCH) -bench MCPServers
 bench-proxy: build ## Compare 1,000 sessions at the server alone and through the proxy, with clients that do harm (6 minutes)

@@ -17,7 +17,7 @@ const (
 	firstPatience, mostPatience = 4, 256
 	// lateAfter is from how many times its floor an answer is late, and restFor how long nothing is sent then, in times
 	// by which it was late. The API server is busy with others, or collects garbage, for some tenths of a second.
-	lateAfter, restFor = 2, 4
+	lateAfter, restFor = 2, 3
 	// longestRest is after a request that hung.
 	longestRest = time.Second
 )

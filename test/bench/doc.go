@@ -11,7 +11,7 @@
 // be interrupted: remove the file to begin anew. RESULTS.md is made of it alone.
 //
 // CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
-// unlimited, underlock, ahead, served, two.
+// unlimited, underlock, ahead, served, two, alone, beside, quiet, flooded.
 //
 // # Contenders
 //
@@ -29,7 +29,11 @@
 // Ours is bin/manager. Copying ahead is what it does by itself; copying under the lock is
 // what it falls back to where the v3 CRDs may not be changed, which an admission policy
 // brings about. It also runs where v3 is served from its CRDs, and with two API servers,
-// which share the CPUs of one.
+// which share the CPUs of one; with no other client at all; beside two others, one of which
+// reads a namespace and one writes a ConfigMap, each 20 times a second, also for BENCH_IDLE
+// seconds (120) before, to compare with; and with the account, rights and priority level
+// of the chart on an API server with few seats, alone and while another account fills all
+// seats of the others. The one without the flood prints each request of its locked window.
 //
 // # Times
 //

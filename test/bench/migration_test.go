@@ -41,7 +41,7 @@ func BenchmarkMigration(b *testing.B) {
 		for _, n := range o.sizes {
 			for repeat := range o.repeats {
 				for _, c := range rotated(o.contenders, repeat) {
-					runs, err := contenders[c](b.Context(), n)
+					runs, err := runsOf(b.Context(), c, n)
 					if err == nil {
 						err = results.add(n, repeat+1, runs)
 					}
@@ -63,39 +63,19 @@ func BenchmarkMigration(b *testing.B) {
 	}
 }
 
-// contenders measure one run on a cluster of their own. Both raw ones share a cluster.
-var contenders = map[report.Contender]func(context.Context, int) ([]report.Run, error){
-	report.Raw: rawCreates,
-	report.Shipped: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Shipped, n)
-	},
-	report.Unlimited: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Unlimited, n)
-	},
-	report.UnderLock: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.UnderLock, n)
-	},
-	report.Ahead: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Ahead, n)
-	},
-	report.Served: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Served, n)
-	},
-	report.Two: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Two, n)
-	},
-	report.Alone: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Alone, n)
-	},
-	report.Beside: func(ctx context.Context, n int) ([]report.Run, error) {
-		return measure(ctx, report.Beside, n)
-	},
+// runsOf measures one run of a contender on a cluster of its own. Both raw ones share a cluster.
+func runsOf(ctx context.Context, c report.Contender, n int) ([]report.Run, error) {
+	if c == report.Raw {
+		return rawCreates(ctx, n)
+	}
+	return measure(ctx, c, n)
 }
 
 // units are what the benchmark's own output calls locked times.
 var units = map[report.Contender]string{
 	report.Shipped: "shipped-locked-s", report.Unlimited: "unlimited-locked-s",
 	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s", report.Served: "served-locked-s", report.Two: "two-servers-locked-s",
+	report.Quiet: "quiet-locked-s", report.Flooded: "flooded-locked-s",
 }
 
 func rotated(all []report.Contender, by int) []report.Contender {
@@ -112,7 +92,7 @@ type migrator interface {
 
 // measure lets a contender migrate a scene of its own, beside a bystander.
 func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, error) {
-	s, err := newScene(ctx, n, c != report.Served)
+	s, err := newScene(ctx, n, c)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +112,14 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 	})
 }
 
-// newScene has n objects in v1, behind an aggregated API server or without one.
-func newScene(ctx context.Context, n int, aggregated bool) (*setup.Setup, error) {
+// newScene has n objects in v1, behind an aggregated API server unless the contender is for clusters without one.
+func newScene(ctx context.Context, n int, c report.Contender) (*setup.Setup, error) {
+	cluster := harness.Options{Own: true}
+	if c == report.Quiet || c == report.Flooded {
+		cluster.APIServerArgs, cluster.Audit = fewSeats(), true
+	}
 	s, err := setup.New(ctx, setup.Options{
-		Cluster: harness.Options{Own: true}, NoStandIn: !aggregated,
+		Cluster: cluster, NoStandIn: c == report.Served,
 		Objects: append(append(fixture.Mix(n), fixture.BuiltinTiers()...), fixture.ClusterInformation()),
 	})
 	if err != nil {
@@ -166,6 +150,13 @@ func prepare(ctx context.Context, s *setup.Setup, c report.Contender) (migrator,
 		if err := secondServer(ctx, s); err != nil {
 			return nil, err
 		}
+	case report.Quiet:
+		return asInstalled(ctx, s)
+	case report.Flooded:
+		if err := flood(ctx, s); err != nil {
+			return nil, err
+		}
+		return asInstalled(ctx, s)
 	}
 	return newOurs(ctx, s)
 }
@@ -217,6 +208,11 @@ func observe(ctx context.Context, s *setup.Setup, c report.Contender, n int, how
 		took = o.took
 		maps.Copy(figures, o.figures(n))
 		fmt.Printf("%d objects: locked %.2f s, total %.2f s, of which the steps took%s\n", n, seen.locked().Seconds(), took.Seconds(), o.shown())
+	}
+	if c == report.Quiet {
+		if err := waterfallOf(s.AuditLog, seen); err != nil {
+			return nil, err
+		}
 	}
 	after, err := servedBy(ctx, s.Config)
 	if err != nil {

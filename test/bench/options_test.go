@@ -23,7 +23,7 @@ const (
 // short are the names of contenders for people in a hurry.
 var short = map[string]report.Contender{
 	"raw": report.Raw, "shipped": report.Shipped, "unlimited": report.Unlimited, "underlock": report.UnderLock, "ahead": report.Ahead, "served": report.Served,
-	"two": report.Two, "alone": report.Alone, "beside": report.Beside,
+	"two": report.Two, "alone": report.Alone, "beside": report.Beside, "quiet": report.Quiet, "flooded": report.Flooded,
 }
 
 type benchOptions struct {
@@ -46,9 +46,9 @@ func options(b *testing.B) benchOptions {
 	}
 	slices.Sort(o.sizes)
 	o.repeats = number(b, repeatsEnv, o.repeats)
-	names := []string{"raw", "shipped", "unlimited", "underlock", "ahead", "served", "two", "alone", "beside"}
+	names := []string{"raw", "shipped", "unlimited", "underlock", "ahead", "served", "two", "alone", "beside", "quiet", "flooded"}
 	if os.Getenv(objectsEnv) != "" {
-		names = []string{"raw", "unlimited", "ahead"}
+		names = []string{"raw", "unlimited", "ahead", "beside", "quiet"}
 	}
 	if text := os.Getenv(contendersEnv); text != "" {
 		names = strings.Split(text, ",")

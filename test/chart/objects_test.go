@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,12 +26,14 @@ import (
 
 // types are what the chart may make.
 var types = map[string]func() any{
-	"v1 ConfigMap":                                                     func() any { return &corev1.ConfigMap{} },
-	"v1 Pod":                                                           func() any { return &corev1.Pod{} },
-	"v1 Service":                                                       func() any { return &corev1.Service{} },
-	"v1 ServiceAccount":                                                func() any { return &corev1.ServiceAccount{} },
-	"apps/v1 Deployment":                                               func() any { return &appsv1.Deployment{} },
-	"policy/v1 PodDisruptionBudget":                                    func() any { return &policyv1.PodDisruptionBudget{} },
+	"v1 ConfigMap":                  func() any { return &corev1.ConfigMap{} },
+	"v1 Pod":                        func() any { return &corev1.Pod{} },
+	"v1 Service":                    func() any { return &corev1.Service{} },
+	"v1 ServiceAccount":             func() any { return &corev1.ServiceAccount{} },
+	"apps/v1 Deployment":            func() any { return &appsv1.Deployment{} },
+	"policy/v1 PodDisruptionBudget": func() any { return &policyv1.PodDisruptionBudget{} },
+	"flowcontrol.apiserver.k8s.io/v1 FlowSchema":                       func() any { return &flowcontrolv1.FlowSchema{} },
+	"flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration":       func() any { return &flowcontrolv1.PriorityLevelConfiguration{} },
 	"networking.k8s.io/v1 NetworkPolicy":                               func() any { return &networkingv1.NetworkPolicy{} },
 	"rbac.authorization.k8s.io/v1 ClusterRole":                         func() any { return &rbacv1.ClusterRole{} },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding":                  func() any { return &rbacv1.ClusterRoleBinding{} },
@@ -46,7 +49,7 @@ var types = map[string]func() any{
 // clusterScoped kinds have no namespace; all others are in the release's, but for the right to write the
 // backup, which is Calico's namespace's, and that to know the API servers, which is kube-system's.
 var clusterScoped = map[string]bool{
-	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true,
+	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true, "FlowSchema": true, "PriorityLevelConfiguration": true,
 	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
 }
 

@@ -125,7 +125,7 @@ func TestControllersHaveTheSameValues(t *testing.T) {
 	delete(want, "cleanup")
 	delete(want, "copyAhead")
 	delete(want, "dependents")
-	delete(want, "polite")
+	delete(want, "priorityLevel")
 	delete(want, "storeQuota")
 	delete(want, "requestTimeout")
 	for name, got := range all.Controllers {

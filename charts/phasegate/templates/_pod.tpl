@@ -20,9 +20,6 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- if eq $controller "datastoremigration" }}
 - --kinds-file=/etc/phasegate/kinds/kinds.yaml
 - --calico-namespace={{ $root.Values.controllers.datastoremigration.calicoNamespace }}
-{{- if $root.Values.controllers.datastoremigration.polite }}
-- --polite
-{{- end }}
 {{- with $root.Values.controllers.datastoremigration.storeQuota }}
 - --store-quota={{ . }}
 {{- end }}

@@ -44,6 +44,7 @@ func Bars() []Bar {
 		{What: fmt.Sprintf("locked time at %d objects, in that at %d", flatTo, flatFrom), Limit: 1.5, Value: growth(flatTo, flatFrom)},
 		{What: fmt.Sprintf("locked time at %d objects, in that at %d", hugeSize, barSize), Limit: 2, Value: growth(hugeSize, barSize)},
 		{What: "v3 served from its CRDs: locked time, in that with an aggregated API server", Limit: 1.3, Value: ratio(Served, Locked, Ahead, Locked)},
+		{What: "flooded API server: locked time, in that of a quiet one", Limit: 2, Value: ratio(Flooded, Locked, Quiet, Locked)},
 		{What: "no other client: total time, in raw creates", Limit: 2.2, Value: at(barSize, Alone, Total)},
 		{What: "beside other clients: total time, in raw creates", Limit: 4, Value: at(barSize, Beside, Total)},
 		{What: "copying under the lock: locked time, in raw creates", Limit: 1.25, Value: at(barSize, UnderLock, Locked)},

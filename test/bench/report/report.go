@@ -23,11 +23,13 @@ const (
 	Two       Contender = "ours, two API servers"
 	Alone     Contender = "ours, no other client"
 	Beside    Contender = "ours, beside other clients"
+	Quiet     Contender = "ours, as the chart installs it, few seats"
+	Flooded   Contender = "ours, as the chart installs it, flooded"
 )
 
 // Contenders are all of them.
 func Contenders() []Contender {
-	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two, Alone, Beside}
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two, Alone, Beside, Quiet, Flooded}
 }
 
 // Metric is one figure of a run.

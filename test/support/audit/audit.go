@@ -32,6 +32,8 @@ type event struct {
 	ResponseStatus           struct{ Code int }
 	Annotations              map[string]string
 	RequestReceivedTimestamp time.Time
+	// StageTimestamp is when the answer was complete.
+	StageTimestamp time.Time
 }
 
 func (e event) denied() bool { return e.Annotations[decision] == "forbid" }
@@ -57,26 +59,34 @@ func ReadFile(path string, excused func(time.Time) bool) (map[string]Requests, e
 // that is cut off, as the last one of a log that grows, is an error.
 func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, error) {
 	seen := map[string]*notes{}
-	lines := bufio.NewReader(log)
-	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) && len(line) == 0 {
-			return summed(seen), nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		e := event{}
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
+	err := each(log, func(e event) {
 		if e.ObjectRef == nil && e.RequestURI == "" || e.denied() && excused != nil && excused(e.RequestReceivedTimestamp) {
-			continue
+			return
 		}
 		if seen[e.User.Username] == nil {
 			seen[e.User.Username] = &notes{map[string]rbac.Need{}, map[string]rbac.Need{}}
 		}
 		seen[e.User.Username].take(e)
+	})
+	return summed(seen), err
+}
+
+// each calls do for every event of a log.
+func each(log io.Reader, do func(event)) error {
+	lines := bufio.NewReader(log)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		e := event{}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		do(e)
 	}
 }
 

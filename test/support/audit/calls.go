@@ -1,0 +1,37 @@
+package audit
+
+import (
+	"io"
+	"slices"
+	"time"
+)
+
+// Call is one request, as the API server saw it: From its arrival To the end of its answer.
+type Call struct {
+	Verb, Resource, Name string
+	From, To             time.Time
+}
+
+// Calls are the requests of a user in a log, by their begin. Watches, whose answers do not end, are not among them, and what
+// is not about a resource is called by its path.
+func Calls(log io.Reader, user string) ([]Call, error) {
+	var calls []Call
+	err := each(log, func(e event) {
+		if e.User.Username != user || e.Verb == "watch" {
+			return
+		}
+		call := Call{Verb: e.Verb, Resource: e.RequestURI, From: e.RequestReceivedTimestamp, To: e.StageTimestamp}
+		if ref := e.ObjectRef; ref != nil {
+			call.Resource, call.Name = ref.Resource, ref.Name
+			if ref.APIGroup != "" {
+				call.Resource += "." + ref.APIGroup
+			}
+			if ref.Subresource != "" {
+				call.Resource += "/" + ref.Subresource
+			}
+		}
+		calls = append(calls, call)
+	})
+	slices.SortFunc(calls, func(a, b Call) int { return a.From.Compare(b.From) })
+	return calls, err
+}
