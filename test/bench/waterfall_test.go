@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,12 +18,7 @@ const longest = 3
 
 // waterfallOf prints what the manager asked in a locked window, by the API server's audit log.
 func waterfallOf(path string, c closure) error {
-	log, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("read the audit log: %w", err)
-	}
-	defer log.Close()
-	calls, err := audit.Calls(log, "system:serviceaccount:default:"+chartAccount)
+	calls, err := audit.Calls(path, "system:serviceaccount:default:"+chartAccount)
 	if err != nil {
 		return err
 	}

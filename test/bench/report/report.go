@@ -94,8 +94,10 @@ func Clients() []Client { return []Client{{Reader, 2}, {Writer, 2.5}} }
 // Percentiles are those of the latencies of Clients.
 func Percentiles() []int { return []int{50, 99} }
 
-// Idle is a percentile of its latency before a migration, and Copying while that copies ahead; ms.
-func (c Client) Idle(p int) Metric    { return c.metric("idle", p) }
+// Idle is a percentile of its latency before a migration, ms.
+func (c Client) Idle(p int) Metric { return c.metric("idle", p) }
+
+// Copying is the same while the migration copies ahead.
 func (c Client) Copying(p int) Metric { return c.metric("copying", p) }
 
 func (c Client) metric(when string, p int) Metric {

@@ -43,32 +43,45 @@ const decision = "authorization.k8s.io/decision"
 
 // ReadFile reads a log, see Read.
 func ReadFile(path string, excused func(time.Time) bool) (map[string]Requests, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
-	}
-	requests, err := Read(file, excused)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("read the audit log %s: %w", path, err)
-	}
-	return requests, nil
+	seen := users{}
+	err := eachOf(path, seen.taking(excused))
+	return seen.summed(), err
 }
 
 // Read reads a log with an event in each line, and answers what each user asked for.
 // What was denied at a time that is excused does not count; nil excuses none. A line
 // that is cut off, as the last one of a log that grows, is an error.
 func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, error) {
-	seen := map[string]*notes{}
-	err := each(log, func(e event) {
+	seen := users{}
+	err := each(log, seen.taking(excused))
+	return seen.summed(), err
+}
+
+// users are what each user asked for.
+type users map[string]*notes
+
+func (u users) taking(excused func(time.Time) bool) func(event) {
+	return func(e event) {
 		if e.ObjectRef == nil && e.RequestURI == "" || e.denied() && excused != nil && excused(e.RequestReceivedTimestamp) {
 			return
 		}
-		if seen[e.User.Username] == nil {
-			seen[e.User.Username] = &notes{map[string]rbac.Need{}, map[string]rbac.Need{}}
+		if u[e.User.Username] == nil {
+			u[e.User.Username] = &notes{map[string]rbac.Need{}, map[string]rbac.Need{}}
 		}
-		seen[e.User.Username].take(e)
-	})
-	return summed(seen), err
+		u[e.User.Username].take(e)
+	}
+}
+
+// eachOf is each for the log at path.
+func eachOf(path string, do func(event)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
+	}
+	if err := errors.Join(each(file, do), file.Close()); err != nil {
+		return fmt.Errorf("read the audit log %s: %w", path, err)
+	}
+	return nil
 }
 
 // each calls do for every event of a log.
@@ -122,9 +135,9 @@ func (n *notes) take(e event) {
 	}
 }
 
-func summed(seen map[string]*notes) map[string]Requests {
+func (u users) summed() map[string]Requests {
 	requests := map[string]Requests{}
-	for user, n := range seen {
+	for user, n := range u {
 		requests[user] = Requests{Allowed: sorted(n.allowed), Denied: sorted(n.denied)}
 	}
 	return requests

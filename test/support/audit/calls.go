@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"io"
 	"slices"
 	"time"
 )
@@ -12,11 +11,11 @@ type Call struct {
 	From, To             time.Time
 }
 
-// Calls are the requests of a user in a log, by their begin. Watches, whose answers do not end, are not among them, and what
+// Calls are the requests of a user in the log at path, by their begin. Watches, whose answers do not end, are not among them, and what
 // is not about a resource is called by its path.
-func Calls(log io.Reader, user string) ([]Call, error) {
+func Calls(path, user string) ([]Call, error) {
 	var calls []Call
-	err := each(log, func(e event) {
+	err := eachOf(path, func(e event) {
 		if e.User.Username != user || e.Verb == "watch" {
 			return
 		}
