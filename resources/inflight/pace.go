@@ -11,7 +11,7 @@ const (
 	// floorDrift is what the floor grows with each median: what the API server needs for an object may change.
 	floorDrift = 1.001
 	// spare is up to how many times its floor a median says that nothing waits; beyond crowded, most requests do.
-	spare, crowded = 1.15, 1.5
+	spare, crowded = 1.1, 1.25
 	// firstPatience is how many medians in a row must say so before one more is tried, and twice as many after each try
 	// that was one too many, up to mostPatience: one more doubles the latency of others where there are two cores.
 	firstPatience, mostPatience = 4, 256
