@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/phasegate/phasegate/fsm/machine/expr"
 	"github.com/phasegate/phasegate/fsm/machine/program"
@@ -28,12 +29,12 @@ func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, err
 	if next == nil {
 		next = expr.Params{}
 	}
-	var failed []error
+	var failed []string
 	for _, a := range all {
 		if v, err := r.assignment(ctx, a); err == nil {
 			next[a.Name] = v
 		} else {
-			failed = append(failed, fmt.Errorf("set %s to %s: %w", a.Name, expr.Clip(a.Text, 120), err))
+			failed = append(failed, fmt.Sprintf("set %s to %s: %v", a.Name, expr.Clip(a.Text, 120), err))
 		}
 	}
 	text, err := encode("state values", next)
@@ -43,7 +44,10 @@ func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, err
 	if err != nil {
 		return r.st.State, err
 	}
-	return text, errors.Join(failed...)
+	if len(failed) > 0 {
+		err = errors.New(strings.Join(failed, "; ")) // on one line, as messages are
+	}
+	return text, err
 }
 
 func (r *Run) assignment(ctx context.Context, a program.Assignment) (any, error) {
