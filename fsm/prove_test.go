@@ -297,7 +297,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		},
 		"disabledOnlyLocked": {
 			why: "the API server of Calico is taken away while v1 is written",
-			change: []string{"    - action: LockV1\n      with: {deadline: 30m} # at the deadline the migration rolls back\n", "",
+			change: []string{"    - action: LockV1\n      with: {deadline: 30m, grace: 200ms} # at the deadline the migration rolls back; grace is for addresses that are being assigned\n", "",
 				"    - {action: DisableAPIService}\n", "    - {action: DisableAPIService}\n    - {action: LockV1}\n"},
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: DisableAPIService done"},
 		},

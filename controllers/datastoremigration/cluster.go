@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -111,8 +112,21 @@ func isReady(info *unstructured.Unstructured) bool {
 	return ready || !found
 }
 
-func lockedBy(info *unstructured.Unstructured) types.UID {
+// closing follows the UID of a migration that has closed v1 for those who heed datastoreReady, and not yet for all others:
+// the fence refuses nothing, because it asks for the UID alone.
+const closing = "/closing"
+
+func lockedBy(info *unstructured.Unstructured) types.UID { return holderOf(noteOf(info)) }
+
+// isClosing tells that the fence does not refuse writes yet.
+func isClosing(info *unstructured.Unstructured) bool { return noteOf(info) != lockedBy(info) }
+
+func noteOf(info *unstructured.Unstructured) types.UID {
 	return types.UID(info.GetAnnotations()[migrationv1.AnnotationLockedBy])
+}
+
+func holderOf(note types.UID) types.UID {
+	return types.UID(strings.TrimSuffix(string(note), closing))
 }
 
 func createdBy(info *unstructured.Unstructured) types.UID {
@@ -141,17 +155,17 @@ func (c *cluster) setReady(ctx context.Context, info *unstructured.Unstructured,
 	return nil
 }
 
-// lock takes an existing lock object for this migration.
-func (c *cluster) lock(ctx context.Context, info *unstructured.Unstructured, owner types.UID) error {
-	switch holder := lockedBy(info); {
-	case !isReady(info) && holder == owner:
+// lock takes an existing lock object for a migration: the note says its UID, and whether it is still closing.
+func (c *cluster) lock(ctx context.Context, info *unstructured.Unstructured, note types.UID) error {
+	switch {
+	case isReady(info) || lockedBy(info) == holderOf(note) && noteOf(info) != note:
+		return c.setReady(ctx, info, false, note)
+	case noteOf(info) == note:
 		return nil
-	case !isReady(info):
-		return fsm.Terminal("AlreadyLocked",
-			"%s %s has datastoreReady=false, locked by %q, not by this migration: find out who locked it, set datastoreReady to true when it is safe, then retry",
-			info.GroupVersionKind().GroupKind(), info.GetName(), holder)
 	}
-	return c.setReady(ctx, info, false, owner)
+	return fsm.Terminal("AlreadyLocked",
+		"%s %s has datastoreReady=false, locked by %q, not by this migration: find out who locked it, set datastoreReady to true when it is safe, then retry",
+		info.GroupVersionKind().GroupKind(), info.GetName(), lockedBy(info))
 }
 
 // v3InReach reads the lock of v3 where it is within reach: from its CRD, or through a side door.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -35,6 +37,63 @@ func TestALockWithoutItsNote(t *testing.T) {
 			if got := endedFor(t, s.v1Lock.lockStands(t.Context(), &scope{Object: dm})); got != c.want {
 				t.Errorf("it ends for %q, want %q: %s", got, c.want, c.why)
 			}
+		})
+	}
+}
+
+// Calico's components may end what they have begun before the fence refuses it: the fence asks for the UID alone. A crash in
+// between leaves v1 closed by this migration, and the next try goes on from there.
+func TestClosingV1(t *testing.T) {
+	const grace = 200 * time.Millisecond
+	cases := map[string]struct {
+		why    string
+		note   string // of v1, which is closed; empty: it is open
+		mode   migrationv1.LockMode
+		grace  time.Duration
+		writes []string
+		took   time.Duration
+		want   string // the reason for which it ends
+	}{
+		"open":          {why: "two writes, apart", mode: migrationv1.LockEnforced, grace: grace, writes: []string{"me/closing", "me"}, took: grace},
+		"no grace":      {why: "a machine may do without", mode: migrationv1.LockEnforced, writes: []string{"me"}},
+		"no fence":      {why: "nobody is refused anyway", mode: migrationv1.LockCooperative, grace: grace, writes: []string{"me"}},
+		"closing":       {why: "the manager died in between, nobody knows when", note: "me/closing", mode: migrationv1.LockEnforced, grace: grace, writes: []string{"me"}, took: grace},
+		"closed":        {why: "it was called again", note: "me", mode: migrationv1.LockEnforced, grace: grace},
+		"by another":    {why: "that lock is not ours", note: "other", mode: migrationv1.LockEnforced, grace: grace, want: "AlreadyLocked"},
+		"other closing": {why: "nor that one", note: "other/closing", mode: migrationv1.LockEnforced, grace: grace, want: "AlreadyLocked", took: 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				info := lockObject(c.note == "")
+				if c.note != "" {
+					info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.note})
+				}
+				var writes []string
+				world := interceptor.NewClient(newFake().WithObjects(info).Build(), interceptor.Funcs{Patch: func(ctx context.Context, cl client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					err := cl.Patch(ctx, obj, patch, opts...)
+					writes = append(writes, obj.GetAnnotations()[migrationv1.AnnotationLockedBy])
+					return err
+				}})
+				s := newEffects(world, Settings{Registry: resources.Default()})
+				live, err := s.v1Lock.v1Info(t.Context())
+				must(t, err)
+				sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}}, Clock: clock.RealClock{}, With: fsm.Params{}}
+				if c.grace > 0 {
+					sc.With["grace"] = c.grace.String()
+				}
+				began := time.Now()
+				err = s.v1Lock.closeV1(t.Context(), sc, live, c.mode)
+				if got := endedFor(t, err); got != c.want {
+					t.Errorf("%s: it ends for %q, want %q", c.why, got, c.want)
+				}
+				if diff := cmp.Diff(c.writes, writes); diff != "" {
+					t.Errorf("%s: notes that were written (-want +got):\n%s", c.why, diff)
+				}
+				if took := time.Since(began); took != c.took {
+					t.Errorf("%s: it took %s, want %s", c.why, took, c.took)
+				}
+			})
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// v1Lock closes v1 and opens it again. One write sets datastoreReady and notes whose lock it is, so that a crash leaves
+// v1Lock closes v1 and opens it again. Each write of datastoreReady notes whose lock it is, so that a crash leaves
 // either nothing or a lock with its owner. People see it in status.lock, with its deadline.
 type v1Lock struct {
 	copiers
@@ -24,9 +24,8 @@ type v1Lock struct {
 	takeover *apiServiceTakeover
 }
 
-// lockV1 closes v1. With a fence, this one write is both the request that Calico's
-// components heed and the parameter by which the API server refuses all others. How
-// long v1 may stay closed is counted from the first time, whatever is tried again.
+// lockV1 closes v1: for Calico's components, which heed datastoreReady, and after `grace` for all others, whom the fence
+// refuses. How long v1 may stay closed is counted from the first time, whatever is tried again.
 func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 	if sc.Object.Status.Lock == nil { // v1 is open
 		s.caches.opened(sc.Object)
@@ -44,7 +43,7 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	if info != nil {
-		if err := s.lock(ctx, info, sc.Object.UID); err != nil {
+		if err := s.closeV1(ctx, sc, info, mode); err != nil {
 			return nil, err
 		}
 	}
@@ -61,6 +60,22 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 		}
 	})
 	return nil, nil
+}
+
+// closeV1 gives Calico's components `grace` to end what they have begun before the fence refuses it. A CNI plugin that has
+// found the datastore ready tries each write 100 times (libcalico-go/lib/ipam), and gives up after 90 s; it holds the lock of
+// its node meanwhile, so that all new pods of the node wait for it, also after v3 is open.
+func (s *v1Lock) closeV1(ctx context.Context, sc *scope, info *unstructured.Unstructured, mode migrationv1.LockMode) error {
+	grace := sc.With.Duration("grace", 0)
+	if grace > 0 && mode == migrationv1.LockEnforced && (isReady(info) || isClosing(info)) {
+		if err := s.lock(ctx, info, sc.Object.UID+closing); err != nil {
+			return err
+		}
+		if err := sleep(ctx, sc.Clock, grace); err != nil {
+			return err
+		}
+	}
+	return s.lock(ctx, info, sc.Object.UID)
 }
 
 // lockMode says what the lock will rest on. A machine without the fence has none.

@@ -178,7 +178,10 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 func (e *effects) switching() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
-			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: e.v1Lock.lockV1, Rights: grants(e.fence.lockStandsRights(), e.onV1Lock("patch"))},
+			Params: map[string]fsm.Param{
+				"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"},
+				"grace":    {Type: fsm.TypeDuration, Doc: "how long Calico's components, which heed the lock, may end what they have begun before all writes are refused"},
+			}}, Do: e.v1Lock.lockV1, Rights: grants(e.fence.lockStandsRights(), e.onV1Lock("patch"))},
 		fenceAction: {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
 			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later BlockV1Writes, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},

@@ -36,7 +36,7 @@ var mutations = map[string]mutation{
 	"typo in a Go guard": {why: "the program has no such guard", file: migration,
 		old: "guards.onlyMigration", new: "guards.onlyMigrations", code: "PG005", at: "guards.onlyMigrations"},
 	"typo in a parameter": {why: "the action would use its default", file: migration,
-		old: "with: {quiet: 200ms", new: "with: {quite: 200ms", code: "PG005", at: "quite:"},
+		old: "with: {quiet: 100ms", new: "with: {quite: 100ms", code: "PG005", at: "quite:"},
 	"effect kept that is not there": {why: "it would be released after all", file: migration,
 		old: "v1Owners, apiService, v3Copies] #", new: "v1Owners, apiservice, v3Copies] #", code: "PG005", at: "apiservice,"},
 	"typo in an output": {why: "the exit would stay closed for ever", file: mcpserver,
