@@ -28,10 +28,12 @@ const (
 	KubeControllers Program = "kube-controllers"
 	Calicoctl       Program = "calicoctl"
 	IPAM            Program = "calico-ipam"
+	CNI             Program = "calico"
 	Webhooks        Program = "calico-webhooks"
 )
 
-// combined is the one program that newer releases have for all.
+// combined is the one program that newer releases have for all. Asked with the variables of CNI it is the CNI plugin, whose
+// program has the same name in older ones.
 const combined = "calico"
 
 // inCombined are the arguments that make the one program another. The IPAM plugin takes none: its name decides.
