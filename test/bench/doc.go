@@ -7,11 +7,12 @@
 //	make bench-migration BENCH_SIZES=1000 BENCH_REPEATS=1
 //	BENCH_OBJECTS=500 BENCH_SERVERS=20 make bench        a short look, written to bin/bench
 //
-// Figures are added to those of figures.json, run by run, so that a long measurement may
-// be interrupted: remove the file to begin anew. RESULTS.md is made of it alone.
+// Figures are added to those of figures.json, run by run. So a long measurement may be
+// interrupted: what is there already is not measured again, unless BENCH_ANEW=1 says so.
+// Figures of another machine are dropped. RESULTS.md is made of that file alone.
 //
 // CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
-// unlimited, underlock, ahead, served, two, alone, beside, quiet, flooded.
+// unlimited, underlock, ahead, served, two, alone, beside, quiet, flooded, whole.
 //
 // # Contenders
 //
@@ -34,6 +35,8 @@
 // seconds (120) before, to compare with; and with the account, rights and priority level
 // of the chart on an API server with few seats, alone and while another account fills all
 // seats of the others. The one without the flood prints each request of its locked window.
+// And once it runs to the end of the clean-up, beside both clients for BENCH_SOAK seconds
+// (600) in all, with the chart's account: what each step asks and what they notice.
 //
 // # Times
 //

@@ -39,11 +39,13 @@ func fewSeats() []string {
 
 // asInstalled starts the manager with the account, rights and priority level of the chart: an administrator's requests
 // have no level.
-func asInstalled(ctx context.Context, s *setup.Setup) (*ours, error) {
+func asInstalled(ctx context.Context, s *setup.Setup, args ...string) (*ours, error) {
 	rules, err := harness.MigrationRules()
 	if err != nil {
 		return nil, err
 	}
+	// What the values of the chart add to the roles by themselves.
+	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets"}, Verbs: []string{"patch"}})
 	if err := s.Grant(ctx, chartAccount, rules); err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func asInstalled(ctx context.Context, s *setup.Setup) (*ours, error) {
 	if _, err := tool("kubectl", level, "--kubeconfig", s.Kubeconfig, "apply", "-f", "-"); err != nil {
 		return nil, err
 	}
-	return newOurs(ctx, s, "--kubeconfig", s.KubeconfigOf(chartAccount))
+	return newOurs(ctx, s, append(args, "--kubeconfig", s.KubeconfigOf(chartAccount))...)
 }
 
 // flood fills the seats of all other service accounts until ctx ends, and returns once they are full.

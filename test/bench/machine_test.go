@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"os"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // machine describes what the figures were taken on, for people.
@@ -36,4 +39,26 @@ func loadNow() (float64, error) {
 	}
 	first, _, _ := strings.Cut(string(text), " ")
 	return strconv.ParseFloat(first, 64)
+}
+
+// managerCommit is the commit that bin/manager was built from.
+func managerCommit() (string, error) {
+	path, err := harness.Binary("manager")
+	if err != nil {
+		return "", err
+	}
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read what bin/manager was built from: %w", err)
+	}
+	commit, changed := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 8)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return commit + changed, nil
 }

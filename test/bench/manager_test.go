@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
@@ -70,18 +67,4 @@ func timedActions() ([]string, error) {
 		}
 	}
 	return actions, nil
-}
-
-// peakMemory is the most resident memory that a process ever had, in bytes.
-func peakMemory(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the manager's memory: %w", err)
-	}
-	found := regexp.MustCompile(`(?m)^VmHWM:\s+(\d+) kB$`).FindSubmatch(text)
-	if found == nil {
-		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", pid)
-	}
-	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
-	return kib << 10, err
 }

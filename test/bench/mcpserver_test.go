@@ -157,7 +157,7 @@ func (f *fleet) start(ctx context.Context) error {
 	f.untilReady, f.managerCPU = requestsOf(shown), time.Duration(shown.Sum("process_cpu_seconds_total")*float64(time.Second))
 	f.waited = shown.Mean("workqueue_queue_duration_seconds", "name", controllerOfServers)
 	f.worked = shown.Mean("workqueue_work_duration_seconds", "name", controllerOfServers)
-	if f.peak, err = peakMemory(m.PID()); err != nil {
+	if f.peak, err = memoryOf(m.PID(), "VmHWM"); err != nil {
 		return err
 	}
 	if f.asked, err = busiest(ctx, f.cluster.Config, 20); err != nil {

@@ -91,7 +91,7 @@ func (o *ours) run(ctx context.Context) error {
 		return err
 	}
 	o.cpu -= before
-	if o.peak, err = peakMemory(o.manager.PID()); err != nil {
+	if o.peak, err = memoryOf(o.manager.PID(), "VmHWM"); err != nil {
 		return err
 	}
 	o.steps, err = stepTimes(ctx, o.metrics)

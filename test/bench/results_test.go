@@ -40,6 +40,9 @@ func openResults(dir, command string) (*results, error) {
 		}
 	}
 	if r.Machine != machine() {
+		if len(r.Runs) > 0 {
+			fmt.Printf("the figures so far are of another machine, and are dropped: %s\n", r.Machine)
+		}
 		r.Figures = report.Figures{Machine: machine()}
 	}
 	if !slices.Contains(r.Commands, command) {
@@ -50,8 +53,12 @@ func openResults(dir, command string) (*results, error) {
 
 // add keeps the runs, instead of what there was of the same size and repeat.
 func (r *results) add(objects, repeat int, runs []report.Run) error {
+	commit, err := managerCommit()
+	if err != nil {
+		return err
+	}
 	for _, run := range runs {
-		run.Objects, run.Repeat = objects, repeat
+		run.Objects, run.Repeat, run.Commit = objects, repeat, commit
 		fmt.Printf("%s, %d objects: %v\n", run.Contender, run.Objects, run.Figures)
 		r.Runs = slices.DeleteFunc(r.Runs, func(old report.Run) bool {
 			return old.Contender == run.Contender && old.Objects == objects && old.Repeat == repeat

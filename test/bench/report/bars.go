@@ -52,7 +52,7 @@ func Bars() []Bar {
 		{What: "locked time, in raw creates of small objects", Value: ratio(Ahead, Locked, RawSmall, Total)},
 		{What: "total time, in raw creates of small objects", Value: ratio(Ahead, Total, RawSmall, Total)},
 		{What: "copying under the lock: locked time, in raw creates of small objects", Value: ratio(UnderLock, Locked, RawSmall, Total)},
-		{What: "writes for each object", Limit: 1.3, Value: figure(Writes, barSize)},
+		{What: "writes for each object", Limit: 1.1, Value: figure(Writes, barSize)},
 		{What: "GETs for each object: it is read in pages", Limit: 0.1, Value: figure(Reads, barSize)},
 		{What: fmt.Sprintf("peak of the manager at %d objects, MiB", hugeSize), Limit: 256, Value: figure(Peak, hugeSize)},
 	}

@@ -13,17 +13,14 @@ const ChartFile = "locked.svg"
 // million is the size that nobody has measured and everybody asks for.
 const million = 1_000_000
 
-// Wanted are the sizes of a complete document, and how often each is measured.
-var Wanted = struct {
-	Sizes   []int
-	Repeats int
-}{[]int{1000, 5000, 20000}, 3}
+// Dependents are the objects outside Calico that a Calico object owns, in runs of Whole.
+const Dependents = 100
 
 // Markdown is the document.
 func Markdown(f *Figures) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What a migration costs, measured\n\nWritten by `make bench`; do not edit. What the words mean and how it is measured: [doc.go](doc.go). What follows from it: [docs/scale.md](../../docs/scale.md).\n\n")
-	fmt.Fprintf(&b, "- Machine: %s; the whole control plane and whoever migrates are on it; etcd does not sync to disk.\n- Date: %s\n- Commands: `%s`\n", f.Machine, f.Date, strings.Join(f.Commands, "`, `"))
+	fmt.Fprintf(&b, "- Machine: %s; the whole control plane and whoever migrates are on it; etcd does not sync to disk.\n- Date: %s\n- Commands: `%s`; commits of the manager: %s\n", f.Machine, f.Date, strings.Join(f.Commands, "`, `"), strings.Join(f.commits(), ", "))
 	fmt.Fprintf(&b, "- Every run begins on a cluster of its own, made for it. Of each size and repeat, all contenders ran one after the other, so that what else the machine does meets all of them.\n")
 	if busy := f.busiest(); busy > idleLoad {
 		fmt.Fprintf(&b, "- **The machine was busy** with other work, up to a load of %.0f before a run: times and ratios of times say little, requests and memory are right.\n", busy)
@@ -34,9 +31,21 @@ func Markdown(f *Figures) string {
 	f.promises(&b)
 	f.medians(&b)
 	f.latencies(&b)
+	f.stages(&b)
 	f.models(&b)
 	f.raw(&b)
 	return b.String()
+}
+
+// commits are those of the manager, in the order of the runs.
+func (f *Figures) commits() []string {
+	var all []string
+	for _, r := range f.Runs {
+		if !slices.Contains(all, r.Commit) {
+			all = append(all, r.Commit)
+		}
+	}
+	return all
 }
 
 // idleLoad is what a machine may be busy with before a run: what set the cluster up.
@@ -54,19 +63,16 @@ func (f *Figures) busiest() float64 {
 // missing lists the figures that a complete document has and this one has not.
 func (f *Figures) missing() []string {
 	var missing []string
-	for _, n := range Wanted.Sizes {
+	for _, n := range Sizes() {
 		var few []string
 		for _, c := range Contenders() {
-			if have := f.Repeats(c, n); have < Wanted.Repeats {
-				few = append(few, fmt.Sprintf("%s (%d of %d)", c, have, Wanted.Repeats))
+			if have, want := f.Repeats(c, n), Wanted(c, n); have < want {
+				few = append(few, fmt.Sprintf("%s (%d of %d)", c, have, want))
 			}
 		}
 		if len(few) > 0 {
 			missing = append(missing, fmt.Sprintf("%d objects: %s", n, strings.Join(few, ", ")))
 		}
-	}
-	if f.Repeats(Ahead, hugeSize) == 0 {
-		missing = append(missing, fmt.Sprintf("%d objects: %s", hugeSize, Ahead))
 	}
 	return missing
 }
@@ -158,6 +164,46 @@ func (f *Figures) latencies(b *strings.Builder) {
 		return
 	}
 	table(b, []string{"objects", "requests", "idle p50", "copying p50", "ratio", "idle p99", "copying p99", "ratio"}, rows)
+}
+
+func (f *Figures) stages(b *strings.Builder) {
+	for _, r := range f.Runs {
+		if r.Contender != Whole {
+			continue
+		}
+		fmt.Fprintf(b, "\n### Each step, %d objects\n\nFrom before the migration to after its clean-up: for how long a step ran, what it asked, and what others noticed meanwhile: p99, ms, or the slowest where they asked fewer than 100 times. %d objects outside Calico have a Calico owner: they are detached and attached again. With an audit log, which costs the API server time.\n\n", r.Objects, Dependents)
+		head := []string{"step", "s", "requests"}
+		for _, c := range Clients() {
+			head = append(head, c.Name)
+		}
+		var rows [][]string
+		for _, s := range r.Stages {
+			row := []string{s.Name, number(s.Seconds), strconv.Itoa(s.Requests)}
+			for _, c := range Clients() {
+				row = append(row, measured(s.Felt[c.Name]))
+			}
+			rows = append(rows, append(row, measured(s.Memory)))
+		}
+		table(b, append(head, "kube-apiserver, MiB"), rows)
+		fmt.Fprintf(b, "\nRequests of others that took longer than %s: %d.\n", LateLimit, len(r.Late))
+		if len(r.Late) == 0 {
+			continue
+		}
+		b.WriteString("\n")
+		rows = nil
+		for _, l := range r.Late {
+			rows = append(rows, []string{number(l.At), l.Client, number(l.Took), l.Stage, l.Ours})
+		}
+		table(b, []string{"s", "request", "ms", "step", "our requests meanwhile"}, rows)
+	}
+}
+
+// measured is a number, or a dash where there is none.
+func measured(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return number(v)
 }
 
 func (f *Figures) models(b *strings.Builder) {

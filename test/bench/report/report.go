@@ -6,6 +6,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Contender is one way to bring the objects from v1 to v3, or a yardstick for them.
@@ -25,11 +26,12 @@ const (
 	Beside    Contender = "ours, beside other clients"
 	Quiet     Contender = "ours, as the chart installs it, few seats"
 	Flooded   Contender = "ours, as the chart installs it, flooded"
+	Whole     Contender = "ours, to the end of the clean-up, beside other clients"
 )
 
 // Contenders are all of them.
 func Contenders() []Contender {
-	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two, Alone, Beside, Quiet, Flooded}
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two, Alone, Beside, Quiet, Flooded, Whole}
 }
 
 // Metric is one figure of a run.
@@ -73,6 +75,11 @@ type Run struct {
 	// other.
 	Repeat  int
 	Figures map[Metric]float64
+	// Commit is that of the manager.
+	Commit string
+	// Stages and Late are those of Whole.
+	Stages []Stage `json:",omitempty"`
+	Late   []Late  `json:",omitempty"`
 }
 
 // Client is a client of the API server that has nothing to do with a migration, and makes 20 requests a second.
@@ -102,6 +109,33 @@ func (c Client) Copying(p int) Metric { return c.metric("copying", p) }
 
 func (c Client) metric(when string, p int) Metric {
 	return Metric(fmt.Sprintf("%s, %s p%d, ms", c.Name, when, p))
+}
+
+// Stage is what was seen of one step of a migration, over all its runs.
+type Stage struct {
+	// Name is that of the step.
+	Name string
+	// Seconds is for how long it ran, Requests how many it sent; watches are not counted.
+	Seconds  float64
+	Requests int
+	// Felt is the p99 of what each of Clients asked meanwhile, ms; the slowest, where that is fewer than 100.
+	Felt map[string]float64
+	// Memory is the most that kube-apiserver had resident, MiB.
+	Memory float64
+}
+
+// LateLimit is how long a request of another client may take before it is named.
+const LateLimit = 100 * time.Millisecond
+
+// Late is a request of another client that took longer.
+type Late struct {
+	// At is when it was sent, in seconds from its client's first one.
+	At     float64
+	Client string
+	// Took is in ms.
+	Took float64
+	// Stage is what was at work, Ours what we asked meanwhile.
+	Stage, Ours string
 }
 
 // Figures are all that was measured on one machine.
@@ -137,6 +171,11 @@ func (f *Figures) Median(c Contender, objects int, m Metric) (float64, bool) {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
 }
 
+// Has tells whether a run was measured.
+func (f *Figures) Has(c Contender, objects, repeat int) bool {
+	return slices.ContainsFunc(f.Runs, func(r Run) bool { return r.Contender == c && r.Objects == objects && r.Repeat == repeat })
+}
+
 // Repeats is how often a contender was measured at a size.
 func (f *Figures) Repeats(c Contender, objects int) int {
 	n := 0
@@ -146,6 +185,22 @@ func (f *Figures) Repeats(c Contender, objects int) int {
 		}
 	}
 	return n
+}
+
+// Sizes are the numbers of objects of a complete document.
+func Sizes() []int { return []int{flatFrom, barSize, flatTo, hugeSize} }
+
+// Wanted is how often a complete document has a contender at one of Sizes: everything at the size of most promises; at the
+// others what grows. The control as shipped waits for its own limits, not for the machine, and takes ten minutes at 20,000.
+func Wanted(c Contender, objects int) int {
+	grows := slices.Contains([]Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead}, c)
+	switch {
+	case objects == hugeSize && c == Ahead, objects == flatTo && c == Shipped, objects == barSize && c == Whole:
+		return 1
+	case objects == barSize, grows && objects != hugeSize:
+		return 3
+	}
+	return 0
 }
 
 // number shows three digits or more, never an exponent.
