@@ -258,8 +258,12 @@ func verified(v copier.Verification, alteredToo bool, revision uint64, at time.T
 }
 
 // deleteCopies takes back what this migration created. Objects with finalizers
-// of others take a moment: wait for them, so that nothing is left behind.
+// of others take a moment: wait for them, so that nothing is left behind. What was copied
+// under the lock is taken back under it; otherwise v1 is open by now.
 func (s *copying) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
+	if !isLocked(sc.Machine, sc.Object) {
+		ctx = inflight.WithLowPriority(ctx)
+	}
 	var deletion copier.Deletion
 	err := s.door.mustReachV3(ctx, sc, func(version string) (err error) {
 		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, isWaived(sc.Object, copier.WaiveLastCopies))

@@ -14,6 +14,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // removeMigrationAnnotations takes the notes of this migration, and of one that it has taken over, off
@@ -24,7 +25,7 @@ import (
 func (s *copying) removeMigrationAnnotations(ctx context.Context, sc *scope) (outputs, error) {
 	var kept []resources.Problem
 	err := s.withEarlier(ctx, sc.Object, func(ctx context.Context, dm *migration) error {
-		more, err := s.forgetCopiesOf(ctx, dm)
+		more, err := s.forgetCopiesOf(inflight.WithLowPriority(ctx), dm) // a write for each object, and nobody waits for it
 		kept = append(kept, more...)
 		return err
 	})
