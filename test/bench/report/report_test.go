@@ -163,14 +163,15 @@ func TestReadmeTellsTheFigures(t *testing.T) {
 		}
 		return fmt.Sprintf("median of %d runs", least)
 	}
-	row := func(size string, objects int) string {
-		return fmt.Sprintf("| v1 is locked, with %s (%s) | %.3g s | %.3g s as shipped, %.3g s without its client limits |",
-			size, runs(objects, report.Ahead, report.Shipped, report.Unlimited),
-			locked(report.Ahead, objects), locked(report.Shipped, objects), locked(report.Unlimited, objects))
-	}
-	for _, row := range []string{row("5,000 objects on two cores", 5000), row("20,000 objects", 20000)} {
-		if !strings.Contains(string(readme), row) {
-			t.Errorf("README.md does not say %q", row)
+	for objects, size := range map[int]string{5000: "5,000 objects on two cores", 20000: "20,000 objects"} {
+		row := fmt.Sprintf("| v1 is locked, with %s (", size)
+		measured := f.Repeats(report.Ahead, objects) > 0 && f.Repeats(report.Shipped, objects) > 0 && f.Repeats(report.Unlimited, objects) > 0
+		if measured {
+			row += fmt.Sprintf("%s) | %.3g s | %.3g s as shipped, %.3g s without its client limits |", runs(objects, report.Ahead, report.Shipped, report.Unlimited),
+				locked(report.Ahead, objects), locked(report.Shipped, objects), locked(report.Unlimited, objects))
+		}
+		if strings.Contains(string(readme), row) != measured {
+			t.Errorf("README.md says %q: %t, want %t: what was not measured is not told", row, !measured, measured)
 		}
 	}
 }
