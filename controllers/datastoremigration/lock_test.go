@@ -24,17 +24,28 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// The fence heeds the note of who has locked v1, and lets everybody pass where that is gone.
+// The fence heeds the note of who has locked v1, and lets everybody pass where that is gone, or another one.
 func TestALockWithoutItsNote(t *testing.T) {
-	cases := map[migrationv1.LockMode]struct{ why, want string }{
-		migrationv1.LockCooperative: {why: "Calico's components drop the note when they write the object"},
-		migrationv1.LockEnforced:    {why: "nobody else could write it, and now everybody can", want: "LockBroken"},
+	cases := map[string]struct {
+		why  string
+		mode migrationv1.LockMode
+		note string
+		want string
+	}{
+		"gone, cooperative": {why: "Calico's components drop the note when they write the object", mode: migrationv1.LockCooperative},
+		"gone, enforced":    {why: "nobody else could write it, and now everybody can", mode: migrationv1.LockEnforced, want: "LockBroken"},
+		"closing again":     {why: "the fence does not heed it", mode: migrationv1.LockEnforced, note: "me/closing", want: "LockBroken"},
+		"as it was left":    {why: "the lock stands", mode: migrationv1.LockEnforced, note: "me"},
 	}
-	for mode, c := range cases {
-		t.Run(string(mode), func(t *testing.T) {
-			s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
-			dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Status: migrationv1.DatastoreMigrationStatus{Lock: &migrationv1.Lock{Mode: mode}}}
-			if got := endedFor(t, s.v1Lock.lockStands(t.Context(), &scope{Object: dm})); got != c.want {
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			info := lockObject(false)
+			if c.note != "" {
+				info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.note})
+			}
+			s := newEffects(newFake().WithObjects(info).Build(), Settings{Registry: resources.Default()})
+			err := s.v1Lock.v1Closed(t.Context(), "me", c.mode == migrationv1.LockEnforced)
+			if got := endedFor(t, err); got != c.want {
 				t.Errorf("it ends for %q, want %q: %s", got, c.want, c.why)
 			}
 		})

@@ -119,7 +119,7 @@ func (s *v1Lock) v1Closed(ctx context.Context, uid types.UID, enforced bool) err
 		return err
 	}
 	// Calico's components may drop the note when they write the object; the fence keeps them from it, and heeds the note.
-	ours := info != nil && (lockedBy(info) == uid || lockedBy(info) == "" && !enforced)
+	ours := info != nil && (noteOf(info) == uid || lockedBy(info) == "" && !enforced)
 	if enforced && info == nil || info != nil && (isReady(info) || !ours) {
 		return lockBroken("another client has opened v1, " + s.registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
 	}
