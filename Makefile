@@ -190,7 +190,7 @@ waiting: build cluster-tools ## Let WAITING_OBJECTS (5000) objects of a machine 
 
 .PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy compare-proxy bench-micro
 bench: bench-migration bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
-bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
+bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS); what was measured on this machine stays, unless BENCH_ANEW=1
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
 	$(if $(BENCH_OBJECTS),,(cd test/bench/chartplot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
 bench-neighbour: ## Measure what other clients notice of a copy, and what it takes with and without them (BENCH_SIZES, BENCH_REPEATS)

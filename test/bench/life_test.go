@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -277,21 +275,7 @@ func meanwhile(calls []audit.Call, from, to time.Time) string {
 		return "none"
 	}
 	c := slices.MaxFunc(calls, func(a, b audit.Call) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) })
-	return fmt.Sprintf("%d, the longest %s, %.0f ms", len(calls), strings.TrimSpace(c.Verb+" "+c.Resource+" "+c.Name), c.To.Sub(c.From).Seconds()*1000)
-}
-
-// memoryOf is a line of /proc/PID/status, in bytes.
-func memoryOf(pid int, line string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
-	}
-	found := regexp.MustCompile(`(?m)^` + line + `:\s+(\d+) kB$`).FindSubmatch(text)
-	if found == nil {
-		return 0, fmt.Errorf("no %s in /proc/%d/status", line, pid)
-	}
-	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
-	return kib << 10, err
+	return fmt.Sprintf("%d, the longest %s, %.0f ms", len(calls), c, c.To.Sub(c.From).Seconds()*1000)
 }
 
 // Each answer and each of our requests is counted where it began, and a late one names what was at work until its end.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
@@ -67,4 +70,18 @@ func timedActions() ([]string, error) {
 		}
 	}
 	return actions, nil
+}
+
+// memoryOf is a line of /proc/PID/status, in bytes.
+func memoryOf(pid int, line string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	found := regexp.MustCompile(`(?m)^` + line + `:\s+(\d+) kB$`).FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("no %s in /proc/%d/status", line, pid)
+	}
+	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
+	return kib << 10, err
 }

@@ -46,8 +46,7 @@ func waterfall(calls []audit.Call, c closure) string {
 	}
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 	line := func(t audit.Call) string {
-		what := strings.TrimSpace(t.Verb + " " + t.Resource + " " + t.Name)
-		return fmt.Sprintf("%8.1f %7.1f  %s\n", ms(t.From.Sub(c.closed)), ms(t.To.Sub(t.From)), what)
+		return fmt.Sprintf("%8.1f %7.1f  %s\n", ms(t.From.Sub(c.closed)), ms(t.To.Sub(t.From)), t)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "locked for %.1f ms; start and length in ms since the lock:\n", ms(c.locked()))

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,6 +11,9 @@ type Call struct {
 	Verb, Resource, Name string
 	From, To             time.Time
 }
+
+// String is what was asked: "list tiers", "get tiers default".
+func (c Call) String() string { return strings.TrimSpace(c.Verb + " " + c.Resource + " " + c.Name) }
 
 // Calls are the requests of a user in the log at path, by their begin. Watches, whose answers do not end, are not among them, and what
 // is not about a resource is called by its path.
