@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -104,53 +105,58 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// beforeLock is for what happens to v1 right before it is locked.
-func beforeLock(do func()) lives {
+// beforeLock is for what happens to v1 before the nth write of its lock: the first closes it, the second has it shut.
+func beforeLock(nth int, do func()) lives {
 	return func(int) *faults.Transport {
-		return faults.New(&faults.Rule{When: faults.Requests("patch", "clusterinformations"), Do: faults.Before(do)})
+		return faults.New(&faults.Rule{When: faults.Requests("patch", "clusterinformations"), Nth: nth, Do: faults.Before(do)})
 	}
 }
 
-// What is written to v1 up to the lock is migrated as it is then.
+// What is written to v1 up to the lock is migrated as it is then, as is what another client has begun when v1 says that
+// it is not ready, and writes then: no fence refuses it yet.
 func TestWrittenBeforeTheLock(t *testing.T) {
-	allOnly(t)
-	const name = "v1 is written right before the lock"
 	w := shared.Lend(t)
 	set := w.v1Object("GlobalNetworkSet", "blocklist-3")
-	write := func() {
-		change := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nets":["203.0.113.77/32"]}}`))
-		if err := w.Client.Patch(t.Context(), set, change); err != nil {
-			t.Error(err)
+	for nth, name := range []string{"v1 is written right before it closes", "v1 is written while it closes"} {
+		if nth == 0 && !everything {
+			continue
 		}
-		w.again(t)
+		t.Run(name, func(t *testing.T) {
+			write := func() {
+				change := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"nets":["203.0.113.7%d/32"]}}`, nth))
+				if err := w.Client.Patch(t.Context(), set, change); err != nil {
+					t.Error(err)
+				}
+				w.again(t, equality.Key{Kind: set.GetKind(), Name: set.GetName()})
+			}
+			j := w.begin(t)
+			begun := time.Now()
+			if came, _ := j.survive(beforeLock(1+nth, write), atGate); !came {
+				t.Fatal("v1 was not locked")
+			}
+			j.check(invariants.AtGate)
+			j.back(healthy)
+			report.Of(name).Ran(!t.Failed(), time.Since(begun))
+		})
 	}
-	j := w.begin(t)
-	begun := time.Now()
-	if came, _ := j.survive(beforeLock(write), atGate); !came {
-		t.Fatal("v1 was not locked")
-	}
-	j.check(invariants.AtGate)
-	j.back(healthy)
-	report.Of(name).Ran(!t.Failed(), time.Since(begun))
 }
 
-// again takes what both sides hold now for what has to be kept.
-func (w *world) again(t *testing.T) {
+// again takes what both sides hold of an object now for what has to be kept.
+func (w *world) again(t *testing.T, key equality.Key) {
 	t.Helper()
 	now, err := w.eye.Look(t.Context())
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	for _, obj := range now.V1 {
-		resources.DropBarrier(obj) // what is to be kept is without our notes
-		if len(obj.GetAnnotations()) == 0 {
-			obj.SetAnnotations(nil)
-		}
+	resources.DropBarrier(now.V1[key]) // what is to be kept is without our notes
+	if len(now.V1[key].GetAnnotations()) == 0 {
+		now.V1[key].SetAnnotations(nil)
 	}
-	changed := *w.before
-	changed.V1, changed.V3 = now.V1, now.V3
-	w.before = &changed
+	before := *w.before
+	before.V1, before.V3 = maps.Clone(before.V1), maps.Clone(before.V3)
+	before.V1[key], before.V3[key] = now.V1[key], now.V3[key]
+	w.before = &before
 }
 
 // An object that goes while everything is copied, as the garbage collector may decide at
