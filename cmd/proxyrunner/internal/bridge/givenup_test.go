@@ -35,6 +35,9 @@ func gather(t *testing.T, l *memnet.Listener, clients int) *party {
 		resp := p.do(post(strings.Replace(initialize, `"capabilities":{"roots":{},"sampling":{}}`, abilities, 1), nil))
 		header := map[string]string{"Mcp-Session-Id": resp.Header.Get("Mcp-Session-Id")}
 		_ = resp.Body.Close()
+		if header["Mcp-Session-Id"] == "" {
+			t.Fatalf("client %d has no session: %s", n, resp.Status)
+		}
 		p.headers = append(p.headers, header)
 		p.listen(n, p.do(request{method: http.MethodGet, path: "/mcp", header: with(header, "Accept", "text/event-stream")}))
 	}
@@ -119,6 +122,7 @@ func served(t *testing.T) (*script, *memnet.Listener) {
 	})
 	s.connected()
 	s.hear("notifications/initialized")
+	synctest.Wait() // it is heard before it is noted that the server is there
 	return s, l
 }
 
