@@ -26,9 +26,6 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// objects make a migration of some more than minWrites: besides them each side door, lock and fence is written.
-const objects = 60
-
 var (
 	// everything is set by `make faults`.
 	everything = os.Getenv("FAULTS") == "all"
@@ -44,7 +41,7 @@ var shared = harness.Pool[*world]{
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := newWorld(setup.Options{Objects: fixture.Demo(1, objects)}, machine)
+		w, err := newWorld(setup.Options{Objects: fixture.Demo(1, 0)}, machine)
 		if err != nil {
 			t.Fatal(err)
 		}

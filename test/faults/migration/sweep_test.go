@@ -10,7 +10,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults/report"
 )
 
-// minWrites is what a sweep has to cover at least.
+// minWrites is what a sweep has to cover at least: a migration of one object of each sort has some 300 writes.
 const minWrites = 200
 
 // measure makes a migration that nothing disturbs, up to the gate and back, once.
