@@ -153,9 +153,14 @@ func (w *world) again(t *testing.T, key equality.Key) {
 	if len(now.V1[key].GetAnnotations()) == 0 {
 		now.V1[key].SetAnnotations(nil)
 	}
+	w.expect(func(v1, v3 equality.Side) { v1[key], v3[key] = now.V1[key], now.V3[key] })
+}
+
+// expect changes what has to be kept of both sides.
+func (w *world) expect(change func(v1, v3 equality.Side)) {
 	before := *w.before
 	before.V1, before.V3 = maps.Clone(before.V1), maps.Clone(before.V3)
-	before.V1[key], before.V3[key] = now.V1[key], now.V3[key]
+	change(before.V1, before.V3)
 	w.before = &before
 }
 
@@ -175,11 +180,10 @@ func TestDeletedWhileCopied(t *testing.T) {
 			if err := collector.Delete(t.Context(), w.v1Object(key.Kind, key.Name)); err != nil {
 				t.Error(err)
 			}
-			before := *w.before
-			before.V1, before.V3 = maps.Clone(before.V1), maps.Clone(before.V3)
-			delete(before.V1, key)
-			delete(before.V3, key)
-			w.before = &before
+			w.expect(func(v1, v3 equality.Side) {
+				delete(v1, key)
+				delete(v3, key)
+			})
 		})})
 	}, atGate)
 	if !came {
