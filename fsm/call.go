@@ -13,28 +13,28 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
-func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	d, err := r.ask(ctx, s)
+func (c currentStep) call(ctx context.Context) *Decision {
+	d, err := c.ask(ctx)
 	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		return c.invalid(ctx, err)
 	}
-	return r.act(d, s)
+	return c.act(d)
 }
 
 // ask is the action of a step. Where it is about an effect that is held, what its
 // parameters read is what they read when the effect was taken.
-func (r *Run) ask(ctx context.Context, s *program.Step) (*Decision, error) {
-	fixed, err := r.fixed(s)
+func (c currentStep) ask(ctx context.Context) (*Decision, error) {
+	fixed, err := c.fixed(c.s)
 	var with expr.Params
 	if err == nil {
-		err = r.differs(ctx, s, fixed)
+		err = c.differs(ctx, fixed)
 	}
 	if err == nil {
-		with, err = s.Bound.Params(r.value(ctx), fixed)
+		with, err = c.s.Bound.Params(c.value(ctx), fixed)
 	}
-	d := &Decision{Do: RunAction, Action: s.Bound.Use, Step: s.Label, StepID: s.ID, With: with, Releases: s.Releases != "", External: s.Bound.Spec.External}
-	if r.item != nil {
-		d.Key, d.StepID = r.item.Key, s.ID+"/"+r.item.Key
+	d := &Decision{Do: RunAction, Action: c.s.Bound.Use, Step: c.s.Label, StepID: c.s.ID, With: with, Releases: c.s.Releases != "", External: c.s.Bound.Spec.External}
+	if c.item != nil {
+		d.Key, d.StepID = c.item.Key, c.s.ID+"/"+c.item.Key
 	}
 	return d, err
 }
@@ -42,11 +42,11 @@ func (r *Run) ask(ctx context.Context, s *program.Step) (*Decision, error) {
 // differs is an error where a step would take what is held already in another way: its release is on record for the way
 // that it was taken, so neither would the object get what it asks for, nor the release undo it. What reads the time differs
 // each time, and keeps what is on record.
-func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) error {
-	if s.Acquires == "" || len(held) == 0 || r.input.Prove != nil || r.taking(s) {
+func (c currentStep) differs(ctx context.Context, held expr.Params) error {
+	if c.s.Acquires == "" || len(held) == 0 || c.input.Prove != nil || c.taking(c.s) {
 		return nil
 	}
-	wanted, err := s.Bound.Varying(r.value(ctx))
+	wanted, err := c.s.Bound.Varying(c.value(ctx))
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func (r *Run) differs(ctx context.Context, s *program.Step, held expr.Params) er
 	}
 	for name, value := range wanted {
 		was, known := held[name]
-		if known && !reflect.DeepEqual(was, value) && !s.Bound.With[name].ReadsTime(r.m.prog.Variables) {
+		if known && !reflect.DeepEqual(was, value) && !c.s.Bound.With[name].ReadsTime(c.m.prog.Variables) {
 			name, was, value = difference(name, was, value)
 			return Terminal("HeldOtherwise", "%s is held with %s: %s, and step %s would take it with %s: release it before, in a step of an earlier phase, or set %s back",
-				r.heldAs(s.Acquires), name, plain(was), s.Label, plain(value), name)
+				c.heldAs(c.s.Acquires), name, plain(was), c.s.Label, plain(value), name)
 		}
 	}
 	return nil
@@ -98,15 +98,15 @@ func (s *state) taking(step *program.Step) bool {
 }
 
 // act asks for an action, once it is due.
-func (r *Run) act(d *Decision, s *program.Step) *Decision {
-	r.began = r.input.Now()
+func (c currentStep) act(d *Decision) *Decision {
+	c.began = c.input.Now()
 	if d.External {
-		if early := r.notDue(s); early != nil && r.round == nil {
+		if early := c.notDue(); early != nil && c.round == nil {
 			return early
 		}
-		d.Due = new(r.began.Add(cmp.Or(s.PollEvery, defaultPoll)))
+		d.Due = new(c.began.Add(cmp.Or(c.s.PollEvery, defaultPoll)))
 	}
-	r.acting = d
+	c.acting = d
 	return d
 }
 
@@ -116,7 +116,7 @@ func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) boo
 	if r.acting == nil {
 		return false
 	}
-	s := &r.phase().StepList[r.st.StepIndex]
+	s := r.atStep().s
 	if s.Undo != "" {
 		return true // by what is on record
 	}

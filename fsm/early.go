@@ -38,7 +38,7 @@ func (r *Run) stay(until time.Time, message string) *Decision {
 // Postpone is for a driver that cannot make the call now that Decide has asked for, in place of Apply. It counts as not
 // made: what was done before it is kept, and the step is due as soon as the driver looks again, after the time at the latest.
 func (r *Run) Postpone(after time.Duration) Decision {
-	s := &r.phase().StepList[r.st.StepIndex]
+	s := r.atStep().s
 	r.acting = nil
 	return r.decided(r.leaveOff(s.Label+" waits for its turn: as many calls outside the cluster are under way as may be", r.input.Now().Add(after)))
 }
@@ -54,11 +54,11 @@ func (r *Run) polls(after time.Duration) {
 }
 
 // notDue ends a look that comes to a step that must not be called yet.
-func (r *Run) notDue(s *program.Step) *Decision {
-	if r.edited || !r.input.Now().Before(r.due) {
+func (c currentStep) notDue() *Decision {
+	if c.edited || !c.input.Now().Before(c.due) {
 		return nil
 	}
-	return r.leaveOff(fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339)), r.due)
+	return c.leaveOff(fmt.Sprintf("%s is called again at %s", c.s.Label, c.due.UTC().Format(time.RFC3339)), c.due)
 }
 
 // leaveOff ends a look before a call outside the cluster. Where the step waits already, or the look is a new one at a phase

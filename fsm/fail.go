@@ -14,6 +14,16 @@ import (
 	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
+// fail ends the run at a step that has failed.
+func (c currentStep) fail(ctx context.Context, o Result) *Decision {
+	return c.Run.fail(ctx, c.inTime(o), c.s.Backoff, c.p)
+}
+
+// invalid is for what the file or the object says, and no action has seen.
+func (c currentStep) invalid(ctx context.Context, err error) *Decision {
+	return c.fail(ctx, Result{Err: err, Class: program.ClassInvalid})
+}
+
 // fail decides between retry and catch.
 func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) *Decision {
 	r.st.Streak = nil
@@ -21,7 +31,6 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	if !extra {
 		r.st.Attempts++
 	}
-	o = r.inTime(o, p)
 	text, reason, class := o.Err.Error(), "", o.Class
 	if t, is := errors.AsType[*TerminalError](o.Err); is {
 		class, reason = program.ClassTerminal, t.Reason
@@ -98,31 +107,30 @@ func delayOf(q program.Backoff, attempt int32, random func() float64) time.Durat
 }
 
 // timedOut is what a step comes to that is not done in its time; what it was at then.
-func (r *Run) timedOut(p *program.Phase, what string) Result {
-	s := &p.StepList[r.st.StepIndex]
-	return Result{Err: Terminal("StepTimedOut", "%s is not done after %s: %s", s.Label, r.stepDue.Sub(r.st.StepEnteredAt.Time), what)}
+func (c currentStep) timedOut(what string) Result {
+	return Result{Err: Terminal("StepTimedOut", "%s is not done after %s: %s", c.s.Label, c.stepDue.Sub(c.st.StepEnteredAt.Time), what)}
 }
 
 // inTime is what came of a step: an error that would be retried ends it where its time is up.
-func (r *Run) inTime(o Result, p *program.Phase) Result {
-	if _, ends := errors.AsType[*TerminalError](o.Err); ends || o.Class == program.ClassTerminal || !r.late(r.input.Now()) {
+func (c currentStep) inTime(o Result) Result {
+	if _, ends := errors.AsType[*TerminalError](o.Err); ends || o.Class == program.ClassTerminal || !c.late(c.input.Now()) {
 		return o
 	}
-	return r.timedOut(p, o.Err.Error())
+	return c.timedOut(o.Err.Error())
 }
 
 // checked is what a step comes to by its failWhen, once its action has succeeded. One that cannot be evaluated is an error that is
 // retried: nobody knows then whether the step is done.
-func (r *Run) checked(ctx context.Context, s *program.Step) (o Result) {
-	if s.FailWhenExpr == nil {
+func (c currentStep) checked(ctx context.Context) (o Result) {
+	if c.s.FailWhenExpr == nil {
 		return o
 	}
-	switch asked := r.truth(ctx, s.FailWhenExpr); {
+	switch asked := c.truth(ctx, c.s.FailWhenExpr); {
 	case asked.err != nil:
-		o.Err, o.Class = fmt.Errorf("failWhen %s: %w", s.FailWhen, asked.err), program.ClassUnavailable
+		o.Err, o.Class = fmt.Errorf("failWhen %s: %w", c.s.FailWhen, asked.err), program.ClassUnavailable
 	case asked.open:
-		r.explain(s.FailWhenExpr, r.activation(ctx), &asked)
-		o.Err = Terminal("CheckFailed", "%s: failWhen %s; seen: %s", s.Label, asked.because, asked.got)
+		c.explain(c.s.FailWhenExpr, c.activation(ctx), &asked)
+		o.Err = Terminal("CheckFailed", "%s: failWhen %s; seen: %s", c.s.Label, asked.because, asked.got)
 	}
 	return o
 }

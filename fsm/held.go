@@ -18,13 +18,13 @@ const maxHeld = 32 << 10
 
 // hold writes the ledger before the deed: what is taken, and what releases it. A crash
 // in between costs a release of something that was never taken, which is harmless.
-func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	h, err := r.entry(ctx, r.m.prog.Effects[s.Acquires], s.Bound)
+func (c currentStep) hold(ctx context.Context) *Decision {
+	h, err := c.entry(ctx, c.m.prog.Effects[c.s.Acquires], c.s.Bound)
 	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		return c.invalid(ctx, err)
 	}
-	r.st.Held, r.st.Acquiring = append(r.st.Held, h), h.Name
-	return r.commit(nil)
+	c.st.Held, c.st.Acquiring = append(c.st.Held, h), h.Name
+	return c.commit(nil)
 }
 
 // entry is how the ledger has an effect that an action is about to take, or may have taken.
@@ -53,18 +53,18 @@ func (vs *values) entry(ctx context.Context, e program.Effect, acquire *program.
 }
 
 // undo releases what was taken, as it was recorded.
-func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase, h v1alpha1.HeldEffect) *Decision {
-	use, with, err := r.m.release(h, r.value(ctx))
+func (c currentStep) undo(ctx context.Context, h v1alpha1.HeldEffect) *Decision {
+	use, with, err := c.m.release(h, c.value(ctx))
 	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		return c.invalid(ctx, err)
 	}
 	effect, key := v1alpha1.CutKey(h.Name)
-	id := cmp.Or(r.m.prog.Effects[effect].Release, effect)
+	id := cmp.Or(c.m.prog.Effects[effect].Release, effect)
 	if key != "" {
 		id += "/" + key
 	}
-	return r.act(&Decision{Do: RunAction, Action: use, Step: s.Label, StepID: id, With: with, Key: key,
-		Effect: h.Name, Releases: true, External: r.m.bindings.Actions[use].External}, s)
+	return c.act(&Decision{Do: RunAction, Action: use, Step: c.s.Label, StepID: id, With: with, Key: key,
+		Effect: h.Name, Releases: true, External: c.m.bindings.Actions[use].External})
 }
 
 // release is the action that releases an effect, and its parameters. The one on record
@@ -96,16 +96,16 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 }
 
 // nextUndo is the place in the ledger of what an undo releases next; -1: there is nothing any more.
-func (r *Run) nextUndo(ctx context.Context, s *program.Step) (int, error) {
-	if s.Undo == program.UndoHeld {
-		return len(r.st.Held) - 1, nil
+func (c currentStep) nextUndo(ctx context.Context) (int, error) {
+	if c.s.Undo == program.UndoHeld {
+		return len(c.st.Held) - 1, nil
 	}
-	of, err := r.keys(ctx, s.KeysExpr)
+	of, err := c.keys(ctx, c.s.KeysExpr)
 	if err != nil {
-		return 0, fmt.Errorf("keys %s: %w", s.Keys, err)
+		return 0, fmt.Errorf("keys %s: %w", c.s.Keys, err)
 	}
-	for i, h := range slices.Backward(r.st.Held) {
-		if effect, key := v1alpha1.CutKey(h.Name); effect == s.Undo && of(key) {
+	for i, h := range slices.Backward(c.st.Held) {
+		if effect, key := v1alpha1.CutKey(h.Name); effect == c.s.Undo && of(key) {
 			return i, nil
 		}
 	}
@@ -113,15 +113,15 @@ func (r *Run) nextUndo(ctx context.Context, s *program.Step) (int, error) {
 }
 
 // keys tells which keys an undo is for. For a proof it is each or none: which, it tries.
-func (r *Run) keys(ctx context.Context, e *expr.Expr) (of func(string) bool, err error) {
+func (vs *values) keys(ctx context.Context, e *expr.Expr) (of func(string) bool, err error) {
 	switch {
 	case e == nil:
 		return func(string) bool { return true }, nil
-	case r.input.Prove != nil:
-		some, err := r.input.Prove(e)
+	case vs.input.Prove != nil:
+		some, err := vs.input.Prove(e)
 		return func(string) bool { return some }, err
 	}
-	v, err := r.value(ctx)(e)
+	v, err := vs.value(ctx)(e)
 	if err != nil {
 		return nil, err
 	}

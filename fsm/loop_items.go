@@ -14,38 +14,38 @@ import (
 )
 
 // beginRound reads the items that are left, or makes them of the list.
-func (r *Run) beginRound(ctx context.Context, s *program.Step) error {
-	l := &round{looked: map[string]bool{}, due: r.edited || !r.input.Now().Before(r.due), saved: r.input.Now()}
+func (c currentStep) beginRound(ctx context.Context) error {
+	l := &round{looked: map[string]bool{}, due: c.edited || !c.input.Now().Before(c.due), saved: c.input.Now()}
 	var err error
-	if l.parallel, err = r.parallel(ctx, s.Loop); err != nil {
+	if l.parallel, err = c.parallel(ctx, c.s.Loop); err != nil {
 		return err
 	}
-	if r.st.Loop == nil {
-		if l.left, err = r.items(ctx, s.Loop); err != nil {
+	if c.st.Loop == nil {
+		if l.left, err = c.items(ctx, c.s.Loop); err != nil {
 			return err
 		}
-		r.st.Loop = &v1alpha1.Loop{Total: int32(len(l.left))}
-		r.round = l
-		if err = r.saveItems(); err != nil {
-			r.round, r.st.Loop = nil, nil
+		c.st.Loop = &v1alpha1.Loop{Total: int32(len(l.left))}
+		c.round = l
+		if err = c.saveItems(); err != nil {
+			c.round, c.st.Loop = nil, nil
 		}
 		return err
 	}
-	if err := utiljson.Unmarshal([]byte(cmp.Or(r.st.Loop.Items, "[]")), &l.left); err != nil {
-		return Terminal("UnreadableItems", "the items of %s cannot be read (%w): correct them in the MachineState", s.Label, err)
+	if err := utiljson.Unmarshal([]byte(cmp.Or(c.st.Loop.Items, "[]")), &l.left); err != nil {
+		return Terminal("UnreadableItems", "the items of %s cannot be read (%w): correct them in the MachineState", c.s.Label, err)
 	}
-	r.round = l
+	c.round = l
 	return nil
 }
 
-func (r *Run) parallel(ctx context.Context, l *program.Loop) (int, error) {
+func (vs *values) parallel(ctx context.Context, l *program.Loop) (int, error) {
 	if l.ParallelExpr == nil {
 		return l.Parallel, nil
 	}
-	if r.input.Prove != nil {
+	if vs.input.Prove != nil {
 		return 2, nil
 	}
-	v, err := r.value(ctx)(l.ParallelExpr)
+	v, err := vs.value(ctx)(l.ParallelExpr)
 	if err != nil {
 		return 0, fmt.Errorf("parallel: %w", err)
 	}
@@ -57,11 +57,11 @@ func (r *Run) parallel(ctx context.Context, l *program.Loop) (int, error) {
 }
 
 // items are those of the list, each with its key.
-func (r *Run) items(ctx context.Context, l *program.Loop) ([]*item, error) {
-	if r.input.Prove != nil {
-		return r.provedItems(l)
+func (vs *values) items(ctx context.Context, l *program.Loop) ([]*item, error) {
+	if vs.input.Prove != nil {
+		return vs.provedItems(l)
 	}
-	v, err := r.value(ctx)(l.In)
+	v, err := vs.value(ctx)(l.In)
 	if err != nil {
 		return nil, fmt.Errorf("forEach in %s: %w", l.In.Text, err)
 	}
@@ -79,7 +79,7 @@ func (r *Run) items(ctx context.Context, l *program.Loop) ([]*item, error) {
 	seen, items := map[string]bool{}, make([]*item, len(list))
 	for i, value := range list {
 		it := &item{Value: value}
-		if it.Key, err = r.keyOf(ctx, l, it); err != nil {
+		if it.Key, err = vs.keyOf(ctx, l, it); err != nil {
 			return nil, err
 		}
 		if seen[it.Key] {
@@ -90,12 +90,12 @@ func (r *Run) items(ctx context.Context, l *program.Loop) ([]*item, error) {
 	return items, nil
 }
 
-func (r *Run) keyOf(ctx context.Context, l *program.Loop, it *item) (string, error) {
+func (vs *values) keyOf(ctx context.Context, l *program.Loop, it *item) (string, error) {
 	key := it.Value
 	if l.Key != nil {
-		r.item = it
-		v, err := r.value(ctx)(l.Key)
-		r.item = nil
+		vs.item = it
+		v, err := vs.value(ctx)(l.Key)
+		vs.item = nil
 		if err != nil {
 			return "", fmt.Errorf("key %s of an item: %w", l.Key.Text, err)
 		}
@@ -109,9 +109,9 @@ func (r *Run) keyOf(ctx context.Context, l *program.Loop, it *item) (string, err
 }
 
 // provedItems are none, one, or two, which stand for any number.
-func (r *Run) provedItems(l *program.Loop) ([]*item, error) {
+func (vs *values) provedItems(l *program.Loop) ([]*item, error) {
 	for n, more := range []*expr.Expr{l.Any, l.Several} {
-		if is, err := r.input.Prove(more); err != nil || !is {
+		if is, err := vs.input.Prove(more); err != nil || !is {
 			return []*item{{Key: "1"}}[:n], err
 		}
 	}
@@ -119,18 +119,18 @@ func (r *Run) provedItems(l *program.Loop) ([]*item, error) {
 }
 
 // saveItems brings the stored items to those that are left.
-func (r *Run) saveItems() error {
-	if len(r.round.left) == 0 {
-		r.st.Loop.Items = ""
+func (c currentStep) saveItems() error {
+	if len(c.round.left) == 0 {
+		c.st.Loop.Items = ""
 		return nil
 	}
-	text, err := json.Marshal(r.round.left)
+	text, err := json.Marshal(c.round.left)
 	if err != nil {
 		return fmt.Errorf("items are no plain values: %w", err)
 	}
 	if len(text) > maxItems {
 		return Terminal("BadItems", "the items have %d bytes, more than the %d that are stored: let them have fewer fields, or take them in parts", len(text), maxItems)
 	}
-	r.st.Loop.Items = string(text)
+	c.st.Loop.Items = string(text)
 	return nil
 }

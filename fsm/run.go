@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/machine/program"
 )
 
 // Run is one pass over an object: a notebook that is thrown away afterwards. Decide and Apply take turns until the
@@ -23,6 +24,18 @@ type Run struct {
 	// overdue: the deadline passed and has no target, so that it wakes nobody any more.
 	overdue bool
 	timing
+}
+
+// currentStep is the step that a run is at, in its phase.
+type currentStep struct {
+	*Run
+	s *program.Step
+	p *program.Phase
+}
+
+func (r *Run) atStep() currentStep {
+	p := r.phase()
+	return currentStep{r, &p.StepList[r.st.StepIndex], p}
 }
 
 // values are what expressions see of a state.

@@ -29,8 +29,8 @@ func (r *Run) Shown(ctx context.Context) map[string]any {
 	return shown
 }
 
-func (r *Run) shown(ctx context.Context, e *expr.Expr) (value any) {
-	v, err := r.value(ctx)(e)
+func (vs *values) shown(ctx context.Context, e *expr.Expr) (value any) {
+	v, err := vs.value(ctx)(e)
 	if err != nil {
 		return nil
 	}

@@ -15,132 +15,135 @@ import (
 // steps walks on from the step index; nil means that the last step is done.
 func (r *Run) steps(ctx context.Context, p *program.Phase) *Decision {
 	for int(r.st.StepIndex) < len(p.StepList) {
-		s := &p.StepList[r.st.StepIndex]
-		r.st.Step = s.Label
-		if (s.WaitFor > 0 || s.TimeLimit > 0) && r.st.StepEnteredAt == nil {
-			r.st.StepEnteredAt = new(r.now())
-		}
-		r.limit(ctx, s)
-		asked := r.truth(ctx, s.IfExpr)
-		if asked.err != nil {
-			return r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
-		}
-		if !asked.open {
-			r.advance()
-			continue
-		}
-		if d := r.oneStep(ctx, s, p); d != nil {
+		if d := r.atStep().oneStep(ctx); d != nil {
 			return d
 		}
 	}
 	return nil
 }
 
-func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	switch {
-	case s.WaitFor > 0:
-		return r.wait(ctx, s, p)
-	case s.Undo != "":
-		return r.undoNext(ctx, s, p)
-	case s.Loop != nil:
-		return r.loop(ctx, s, p)
+// oneStep is nil where the run goes on with the next.
+func (c currentStep) oneStep(ctx context.Context) *Decision {
+	c.st.Step = c.s.Label
+	if (c.s.WaitFor > 0 || c.s.TimeLimit > 0) && c.st.StepEnteredAt == nil {
+		c.st.StepEnteredAt = new(c.now())
 	}
-	switch d := r.outOfTime(ctx, s, p); {
+	c.limit(ctx)
+	asked := c.truth(ctx, c.s.IfExpr)
+	if asked.err != nil {
+		return c.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", c.s.If, asked.err), Class: program.ClassUnavailable})
+	}
+	if !asked.open {
+		c.advance()
+		return nil
+	}
+	return c.byKind(ctx)
+}
+
+func (c currentStep) byKind(ctx context.Context) *Decision {
+	switch {
+	case c.s.WaitFor > 0:
+		return c.wait(ctx)
+	case c.s.Undo != "":
+		return c.undoNext(ctx)
+	case c.s.Loop != nil:
+		return c.loop(ctx)
+	}
+	switch d := c.outOfTime(ctx); {
 	case d != nil:
 		return d
-	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
-		return r.hold(ctx, s, p)
+	case c.s.Acquires != "" && !c.st.IsHeld(c.s.Acquires):
+		return c.hold(ctx)
 	}
-	return r.call(ctx, s, p)
+	return c.call(ctx)
 }
 
-func (r *Run) undoNext(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	at, err := r.nextUndo(ctx, s)
+func (c currentStep) undoNext(ctx context.Context) *Decision {
+	at, err := c.nextUndo(ctx)
 	switch {
 	case err != nil:
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		return c.invalid(ctx, err)
 	case at < 0:
-		r.advance()
+		c.advance()
 		return nil
 	}
-	if d := r.outOfTime(ctx, s, p); d != nil {
+	if d := c.outOfTime(ctx); d != nil {
 		return d
 	}
-	return r.undo(ctx, s, p, r.st.Held[at])
+	return c.undo(ctx, c.st.Held[at])
 }
 
-func (r *Run) wait(ctx context.Context, s *program.Step, p *program.Phase) *Decision {
-	d, err := r.waitOf(ctx, s)
+func (c currentStep) wait(ctx context.Context) *Decision {
+	d, err := c.waitOf(ctx, c.s)
 	if err != nil {
-		return r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		return c.invalid(ctx, err)
 	}
-	left := d - r.input.Now().Sub(r.st.StepEnteredAt.Time)
+	left := d - c.input.Now().Sub(c.st.StepEnteredAt.Time)
 	if left <= 0 {
-		r.advance()
+		c.advance()
 		return nil
 	}
-	r.resetBackoff()
-	text := s.Wait
-	if s.WaitExpr != nil {
+	c.resetBackoff()
+	text := c.s.Wait
+	if c.s.WaitExpr != nil {
 		text = d.String()
 	}
-	r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+text)
-	return r.sleep(left)
+	c.message = cmp.Or(c.s.Text.Render(c.value(ctx)), "Waiting "+text)
+	return c.sleep(left)
 }
 
 // done takes the outcome of the action that Decide asked for.
-func (r *Run) done(ctx context.Context, o Result) {
-	d, p := r.acting, r.phase()
-	r.acting = nil
-	s := &p.StepList[r.st.StepIndex]
+func (c currentStep) done(ctx context.Context, o Result) {
+	d, s := c.acting, c.s
+	c.acting = nil
 	if s.Loop != nil {
-		r.itemDone(ctx, s, o)
+		c.itemDone(ctx, o)
 		return
 	}
 	if w, is := errors.AsType[*WaitError](o.Err); is {
-		r.st.Streak = nil
-		r.waits(ctx, s, w.Message, "the step is not done", expr.Clip(w.Message, v1alpha1.TextLimit), w.After)
+		c.st.Streak = nil
+		c.waits(ctx, w.Message, "the step is not done", expr.Clip(w.Message, v1alpha1.TextLimit), w.After)
 		return
 	}
 	if o.Err == nil {
-		if err := r.merge(s.Label, o.Outputs); err != nil {
+		if err := c.merge(s.Label, o.Outputs); err != nil {
 			o.Err = Terminal("BadOutputs", "%s: %w", d.Action, err)
 		}
 	}
 	if o.Err == nil {
-		o = r.checked(ctx, s)
+		o = c.checked(ctx)
 	}
 	if o.Err != nil {
-		r.fail(ctx, o, s.Backoff, p)
+		c.fail(ctx, o)
 		return
 	}
-	r.resetBackoff()
+	c.resetBackoff()
 	if d.Effect != "" {
 		// Durable at once: a release that runs again after a later one succeeded
 		// would meet a world that is restored already, and disturb it.
-		r.removeHeld(d.Effect)
-		r.due, r.called = time.Time{}, false
-		r.message = "Released " + d.Effect
-		r.commit(nil)
+		c.removeHeld(d.Effect)
+		c.due, c.called = time.Time{}, false
+		c.message = "Released " + d.Effect
+		c.commit(nil)
 		return
 	}
-	r.removeHeld(s.Releases)
-	asked := r.truth(ctx, s.UntilExpr)
+	c.removeHeld(s.Releases)
+	asked := c.truth(ctx, s.UntilExpr)
 	if !asked.open {
-		r.st.Streak = nil
-		r.waits(ctx, s, untilMessage(s), asked.because, asked.got, 0)
+		c.st.Streak = nil
+		c.waits(ctx, untilMessage(s), asked.because, asked.got, 0)
 		return
 	}
-	if left := r.counts(s); left > 0 {
-		seen := fmt.Sprintf("%d of %d in a row", r.st.Streak.Count, s.Consecutive)
-		r.waits(ctx, s, untilMessage(s)+": "+seen, expr.Clip(s.Until, v1alpha1.TextLimit), seen, left)
+	if left := c.counts(s); left > 0 {
+		seen := fmt.Sprintf("%d of %d in a row", c.st.Streak.Count, s.Consecutive)
+		c.waits(ctx, untilMessage(s)+": "+seen, expr.Clip(s.Until, v1alpha1.TextLimit), seen, left)
 		return
 	}
-	r.recordRequests(ctx, s.UntilExpr)
-	r.st.Acquiring = ""
-	r.advance()
-	if p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
-		r.commit(nil)
+	c.recordRequests(ctx, s.UntilExpr)
+	c.st.Acquiring = ""
+	c.advance()
+	if c.p.Kind != v1alpha1.PhaseSteady && c.input.Now().Sub(c.began) >= longStep {
+		c.commit(nil)
 	}
 }
 
@@ -149,19 +152,19 @@ func untilMessage(s *program.Step) string {
 }
 
 // waits ends the run at a step that is not done: by its own words, or by until.
-func (r *Run) waits(ctx context.Context, s *program.Step, message, because, got string, after time.Duration) {
-	if p := r.phase(); r.late(r.input.Now()) {
-		r.fail(ctx, r.timedOut(p, cmp.Or(got, message)), s.Backoff, p)
+func (c currentStep) waits(ctx context.Context, message, because, got string, after time.Duration) {
+	if c.late(c.input.Now()) {
+		c.fail(ctx, c.timedOut(cmp.Or(got, message)))
 		return
 	}
-	r.resetBackoff()
-	r.message = cmp.Or(s.Text.Render(r.value(ctx)), message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: because, Value: got}}
-	after = cmp.Or(max(after, 0), s.PollEvery, defaultPoll)
-	if r.called {
-		r.polls(after)
+	c.resetBackoff()
+	c.message = cmp.Or(c.s.Text.Render(c.value(ctx)), message)
+	c.st.Blocked = []v1alpha1.Blocked{{Step: c.s.Label, Guard: because, Value: got}}
+	after = cmp.Or(max(after, 0), c.s.PollEvery, defaultPoll)
+	if c.called {
+		c.polls(after)
 	}
-	r.next = r.sleep(after)
+	c.next = c.sleep(after)
 }
 
 // Apply carries out what Decide asked for with RunAction: it fires the event of the step, which calls do, once, unless the
@@ -177,7 +180,7 @@ func (r *Run) Apply(ctx context.Context, do Do) error {
 		r.acting = nil
 		return f.dropped
 	case f.called && (err == nil || f.outcome.Err != nil):
-		r.done(ctx, f.outcome)
+		r.atStep().done(ctx, f.outcome)
 	default:
 		r.acting = nil
 		r.next = r.refuse(err)

@@ -18,20 +18,20 @@ const (
 
 // assign is what is to be stored of the state values after a transition. All expressions see the values of before. The error
 // names what cannot be assigned: an exit is not taken then, and any other edge leads on with the others.
-func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, error) {
-	if len(all) == 0 || r.input.Prove != nil {
-		return r.st.State, nil
+func (vs *values) assign(ctx context.Context, all []program.Assignment) (string, error) {
+	if len(all) == 0 || vs.input.Prove != nil {
+		return vs.st.State, nil
 	}
-	next, err := decodeParams(r.st.State)
+	next, err := decodeParams(vs.st.State)
 	if err != nil {
-		return r.st.State, fmt.Errorf("the state values cannot be read (%w): correct them in the MachineState", err)
+		return vs.st.State, fmt.Errorf("the state values cannot be read (%w): correct them in the MachineState", err)
 	}
 	if next == nil {
 		next = expr.Params{}
 	}
 	var failed []string
 	for _, a := range all {
-		if v, err := r.assignment(ctx, a); err == nil {
+		if v, err := vs.assignment(ctx, a); err == nil {
 			next[a.Name] = v
 		} else {
 			failed = append(failed, fmt.Sprintf("set %s to %s: %v", a.Name, expr.Clip(a.Text, 120), err))
@@ -42,7 +42,7 @@ func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, err
 		err = fmt.Errorf("the state values have %d bytes together, more than the %d that are stored", len(text), maxState)
 	}
 	if err != nil {
-		return r.st.State, err
+		return vs.st.State, err
 	}
 	if len(failed) > 0 {
 		err = errors.New(strings.Join(failed, "; ")) // on one line, as messages are
@@ -50,8 +50,8 @@ func (r *Run) assign(ctx context.Context, all []program.Assignment) (string, err
 	return text, err
 }
 
-func (r *Run) assignment(ctx context.Context, a program.Assignment) (any, error) {
-	v, err := r.value(ctx)(a.Expr)
+func (vs *values) assignment(ctx context.Context, a program.Assignment) (any, error) {
+	v, err := vs.value(ctx)(a.Expr)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (r *Run) assignment(ctx context.Context, a program.Assignment) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if want := r.m.prog.State[a.Name].Type; !want.Accepts(value) {
+	if want := vs.m.prog.State[a.Name].Type; !want.Accepts(value) {
 		return nil, fmt.Errorf("%s is not of type %s", expr.Clip(fmt.Sprint(value), 120), want)
 	}
 	text, err := encode("the value", map[string]any{a.Name: value})
