@@ -167,7 +167,7 @@ func untilDeadline(do step) step {
 }
 
 // believeLock brings a lock of which the clock of another manager says that it was set later than now to now: v1 stays
-// closed for no longer than the file says. It tells whether it has changed anything. fsm/clock.go has the same for the
+// closed for no longer than the file says. It tells whether it has changed anything. fsm/time.go has the same for the
 // machine's own times.
 func believeLock(dm *migration, now time.Time) bool {
 	at, lock := dm.Status.DatastoreLockedAt, dm.Status.Lock

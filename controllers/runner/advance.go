@@ -38,7 +38,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v
 
 // run makes one run of the machine. goOn tells that what it came to is stored, and another run may follow at once.
 func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.Result, goOn bool, err error) {
-	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
+	run, obj := p.machine.Run(*p.work.MachineStatus(), r.observe(ctx, p)), p.stored
 	p.run = run
 	p.beforeActions(ctx, run)
 	d := run.Decide(ctx)
@@ -160,7 +160,7 @@ func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cm
 	})
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Observation {
+func (r *Reconciler[T]) observe(ctx context.Context, p *pass[T]) fsm.Observation {
 	read := p.stored // what this pass writes does not change it
 	state := p.state
 	return fsm.Observation{

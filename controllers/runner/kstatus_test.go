@@ -73,15 +73,15 @@ func TestTheViewKnowsWhichSpecTheStatusIsAbout(t *testing.T) {
 	r := &Reconciler[*toolhivev1beta1.MCPServer]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[*toolhivev1beta1.MCPServer]{}}
 	p := &pass[*toolhivev1beta1.MCPServer]{by: r, machine: machine}
 	must(t, p.begin(obj, nil))
-	if got := r.view(t.Context(), p).Observed; got != 0 {
+	if got := r.observe(t.Context(), p).Observed; got != 0 {
 		t.Errorf("observed %d before anything was written, want 0", got)
 	}
 	obj.Generation = 3
-	p.settleLocked(t.Context(), machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.view(t.Context(), p)))
+	p.settleLocked(t.Context(), machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.observe(t.Context(), p)))
 	written := p.work
 	written.Generation = 4 // somebody edits the spec
 	must(t, p.begin(written, nil))
-	if view := r.view(t.Context(), p); view.Observed != 3 || view.Generation != 4 {
+	if view := r.observe(t.Context(), p); view.Observed != 3 || view.Generation != 4 {
 		t.Errorf("observed %d of %d, want 3 of 4", view.Observed, view.Generation)
 	}
 }

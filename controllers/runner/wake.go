@@ -64,7 +64,7 @@ type waker struct {
 	shapes *shapes
 	served func(ctx context.Context, resource schema.GroupResource)
 
-	// turns wakes those that wait for their turn.
+	// semaphore wakes those that wait for their turn.
 	semaphore *semaphore
 
 	spread spread
