@@ -86,10 +86,12 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 		return 0, err
 	}
 	p.spec = specOf(p.machine.Name(), p.machine.For(), obj)
-	if aside, err := r.yield(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
+	if aside, err := r.yield(ctx, p, p.about()); aside > 0 || err != nil {
 		return aside, err
 	}
-	r.track(p.machine, p.work)
+	if !p.gone {
+		r.track(p.machine, p.work)
+	}
 	return 0, r.record(ctx, p)
 }
 
@@ -130,6 +132,9 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 // truth; the annotations follow it in the pass after the transition, so that a
 // crash in between leaves nothing out.
 func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
+	if p.gone {
+		return nil
+	}
 	records := p.machine.Records(p.work.MachineStatus())
 	maps.DeleteFunc(records, func(name, token string) bool { return p.stored.GetAnnotations()[name] == token })
 	if len(records) == 0 {

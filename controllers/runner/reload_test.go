@@ -164,6 +164,37 @@ func TestRecordOfARequest(t *testing.T) {
 	}
 }
 
+// An object that is gone shows nothing: what it has left is released in one pass, whatever it was asked before.
+func TestNothingIsRecordedOnAnObjectThatIsGone(t *testing.T) {
+	b := newBench(t)
+	b.edit("  phases:\n", requests, "    terminal: success\n", again)
+	b.passTo("Done")
+	b.ask("first")
+	b.passTo("Working")
+	b.passTo("Done")
+	name := b.state().Name
+	b.States = func(types.NamespacedName) []string { return []string{name} }
+	if err := b.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.MaxRuns = 0
+	b.told()
+	if _, err := b.pass(); err != nil {
+		t.Error(err)
+	}
+	if b.state() != nil {
+		t.Error("something is left after one pass")
+	}
+	want := []string{
+		"Warning ObjectGone DatastoreMigration /" + b.name + " is gone although [thing] is held: it is released",
+		"Normal DeletionRequested Done → Leaving",
+		"Normal GivenBack what DatastoreMigration /" + b.name + " had left is released",
+	}
+	if diff := cmp.Diff(want, b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 func TestJitterIsInjected(t *testing.T) {
 	b := newBench(t)
 	b.atWork()
