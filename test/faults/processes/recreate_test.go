@@ -42,12 +42,12 @@ func TestRecreatedWhileNobodyLooks(t *testing.T) {
 	}})
 }
 
-// Who removes a finalizer by hand leaves a lock, a fence, copies and objects without
-// owners behind. The next migration says so, and goes on once the page's commands were
-// run.
-func TestFinalizerRemoved(t *testing.T) {
+// Who removes a finalizer by hand, and the state, leaves a lock, a fence, copies and objects
+// without owners behind. The next migration says so, and goes on once the page's commands were
+// run. With the state, a manager releases all of it.
+func TestFinalizerAndStateRemoved(t *testing.T) {
 	dir, _ := machine(t)
-	repeat(t, experiment{name: "finalizer removed by hand under the lock", all: 3, some: 0, run: func(t *testing.T, random *rand.Rand) time.Duration {
+	repeat(t, experiment{name: "finalizer and state removed by hand under the lock", all: 3, some: 0, run: func(t *testing.T, random *rand.Rand) time.Duration {
 		w := pristine(t)
 		manager := w.manager(t, "--phases-dir", dir)
 		w.start(t, nil)
@@ -55,7 +55,9 @@ func TestFinalizerRemoved(t *testing.T) {
 		pause(upTo(random, 2*time.Second))
 		manager.Kill()
 		w.remove(t)
-		w.shell(t, `kubectl patch datastoremigration `+setup.MigrationName+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		w.shell(t, `kubectl patch datastoremigration `+setup.MigrationName+` --type=merge -p '{"metadata":{"finalizers":null}}'
+			kubectl get machinestates -o name | xargs -I% kubectl patch % --type=merge -p '{"metadata":{"finalizers":null}}'
+			kubectl delete machinestates --all`)
 		w.until(t, "the first to be gone", isGone)
 
 		w.manager(t, "--phases-dir", dir)
