@@ -236,6 +236,9 @@ func (c currentStep) endLoop(ctx context.Context) *Decision {
 	if err := c.merge(c.s.Label, map[string]any{"done": int64(c.st.Loop.Done), "failed": failed}); err != nil {
 		return c.fail(ctx, Result{Err: Terminal("BadOutputs", "%s: %w", c.s.Label, err)})
 	}
+	if c.st.Loop.Done > 0 {
+		c.recordRequests(ctx, c.s.UntilExpr)
+	}
 	c.advance()
 	return nil
 }

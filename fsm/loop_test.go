@@ -286,3 +286,31 @@ func BenchmarkThousandItems(b *testing.B) {
 		_ = a.Run(time.Hour, func() bool { return len(a.Stored.Held) == 1000 })
 	}
 }
+
+// An approval that items waited for is used up: the next gate needs one of its own.
+func TestItemsUseUpARequest(t *testing.T) {
+	file := header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  requests:
+  - {name: approve, token: 'self.metadata.?annotations[?"approve"].orValue("")'}
+  phases:
+  - name: One
+    poll: 5s
+    steps: [{action: Look, with: {name: '${item}'}, forEach: {in: '["a", "b"]'}, until: 'request.approve.pending'}]
+    next: [{to: Two}]
+    onDelete: {immediate: true}
+  - name: Two
+    poll: 5s
+    steps: [{action: Look, with: {name: c}, until: 'request.approve.pending'}]
+    next: [{to: Done}]
+    onDelete: {immediate: true}
+  - {name: Done, terminal: success, onDelete: {immediate: true}}
+`
+	w := worldOf(t, machineOf(t, "test.yaml", []byte(file), fleetBindings()), nil)
+	w.set("metadata.annotations", map[string]any{"approve": "yes"})
+	w.advance(time.Minute)
+	if w.Stored.Phase != "Two" || len(w.Stored.Requests) != 1 || w.Stored.Requests[0].Token != "yes" {
+		t.Errorf("phase %s, requests %v: one approval has opened both gates", w.Stored.Phase, w.Stored.Requests)
+	}
+}

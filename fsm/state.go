@@ -43,7 +43,7 @@ func (s *state) restart() {
 func (s *state) enter(to, reason, message string) *v1alpha1.Transition {
 	now := s.now()
 	took := s.note(v1alpha1.Transition{From: s.st.Phase, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)})
-	s.st.EnteredAt, s.st.EnteredAs, s.st.Generation = &now, "", s.input.Generation
+	s.st.EnteredAt, s.st.FirstEnteredAt, s.st.EnteredAs, s.st.Generation = &now, nil, "", s.input.Generation
 	s.restart()
 	s.st.Attempts, s.st.NotBefore, s.st.TriedGeneration = 0, nil, 0
 	s.st.Result, s.result, s.st.Acquiring = "", nil, ""

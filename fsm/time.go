@@ -96,7 +96,9 @@ func (s *state) believeTimes() {
 
 // believe brings each stored time to what it can be; wait is the longest that a step is ever held back.
 func believe(st *v1alpha1.MachineStatus, now time.Time, wait time.Duration) {
-	st.EnteredAt = atMost(st.EnteredAt, now)
+	if at := atMost(st.EnteredAt, now); at != st.EnteredAt {
+		st.FirstEnteredAt, st.EnteredAt = cmp.Or(st.FirstEnteredAt, st.EnteredAt), at
+	}
 	st.StepEnteredAt = atMost(st.StepEnteredAt, now)
 	st.NotBefore = atMost(st.NotBefore, now.Add(wait))
 	if st.Streak != nil {

@@ -89,3 +89,37 @@ func TestVisitsAreTold(t *testing.T) {
 		t.Errorf("phase %s, entered as %q, visits %q, %q and %q", w.Stored.Phase, w.Stored.EnteredAs, first, second, third)
 	}
 }
+
+// A clock that was ahead changes when the phase was entered, and not which visit it is: what was made in its name would be
+// made a second time.
+func TestAVisitGoesOnWithAnotherClock(t *testing.T) {
+	w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
+	var visits []string
+	w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
+		if action == "Work" {
+			visits = append(visits, w.Stored.Visit())
+		}
+		return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
+	}
+	w.settle()
+	for range 3 { // each time another manager, whose clock is behind that of the one before
+		w.Tick(-time.Hour)
+		if _, err := w.Reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(visits) < 4 || w.Stored.EnteredAt.After(w.Now()) {
+		t.Errorf("%d calls, entered at %s: that is later than now, %s", len(visits), w.Stored.EnteredAt, w.Now())
+	}
+	for _, visit := range visits {
+		if visit != visits[0] {
+			t.Fatalf("visit %q, and then %q", visits[0], visit)
+		}
+	}
+	w.Give("Work", simulate.Answer{})
+	w.Respond = nil
+	w.settle()
+	if w.Stored.Phase != "Done" || w.Stored.Visit() == visits[0] {
+		t.Errorf("phase %s is the visit of the one before", w.Stored.Phase)
+	}
+}

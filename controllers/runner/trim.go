@@ -34,7 +34,7 @@ func untrim[T Object[T]](obj T) {
 func trimMachine(st *v1alpha1.MachineStatus) {
 	st.Name, st.Revision, st.PhaseRevision, st.EnteredAs = "", "", "", ""
 	st.Generation, st.TriedGeneration = 0, 0
-	st.EnteredAt, st.StepEnteredAt = nil, nil // the last transition has the time
+	st.EnteredAt, st.FirstEnteredAt, st.StepEnteredAt = nil, nil, nil // the last transition has the time
 	st.Held = shownHeld(st.Held)
 	if st.Loop != nil {
 		st.Loop.Items = ""

@@ -52,6 +52,10 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	EnteredAs string `json:"enteredAs,omitempty"`
+	// FirstEnteredAt is what EnteredAt was before it was corrected, since it had come from a clock that was ahead. It
+	// names the visit; no time is counted from it.
+	// +optional
+	FirstEnteredAt *metav1.MicroTime `json:"firstEnteredAt,omitempty"`
 	// Generation is the metadata.generation at which the phase was entered.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
@@ -247,13 +251,13 @@ func (s *MachineStatus) ShowHistory(most int) {
 }
 
 // Visit names the visit to the phase that the object is in. It stays the same when an action
-// is repeated, also after a crash, after a change of the machine file, and after a rename of
-// the phase. It is another one each time that a phase is entered. What an action makes under
+// is repeated, also after a crash, after a change of the machine file, after a rename of the
+// phase, and after a correction of the clock. It is another one each time that a phase is entered. What an action makes under
 // this name is found again, and is not made twice.
 func (s *MachineStatus) Visit() string {
 	since := ""
-	if s.EnteredAt != nil {
-		since = s.EnteredAt.UTC().Format(time.RFC3339Nano)
+	if at := cmp.Or(s.FirstEnteredAt, s.EnteredAt); at != nil {
+		since = at.UTC().Format(time.RFC3339Nano)
 	}
 	return cmp.Or(s.EnteredAs, s.Phase) + "\x00" + since
 }

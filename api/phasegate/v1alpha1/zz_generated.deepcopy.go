@@ -179,6 +179,10 @@ func (in *MachineStatus) DeepCopyInto(out *MachineStatus) {
 		in, out := &in.EnteredAt, &out.EnteredAt
 		*out = (*in).DeepCopy()
 	}
+	if in.FirstEnteredAt != nil {
+		in, out := &in.FirstEnteredAt, &out.FirstEnteredAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Deadline != nil {
 		in, out := &in.Deadline, &out.Deadline
 		*out = (*in).DeepCopy()
