@@ -13,7 +13,8 @@ import (
 
 // Run starts a pass from a stored status, which is not changed.
 func (m *Machine) Run(status v1alpha1.MachineStatus, v Observation) *Run {
-	r := &Run{values: values{state: state{m: m, input: v, st: *status.DeepCopy(), result: decodeResult(status.Result)}, guards: map[string]guardAnswer{}}}
+	r := &Run{values: values{state: state{m: m, input: v, st: *status.DeepCopy(), result: decodeResult(status.Result)}, guards: map[string]guardAnswer{}}, clock: v.Now}
+	r.readClock()
 	switch {
 	case v.Gone: // nobody changes its spec any more
 		r.input.Generation = r.st.Generation
@@ -43,6 +44,7 @@ func (s *state) outdated() bool {
 func (r *Run) Decide(ctx context.Context) Decision {
 	d := r.next
 	if d == nil {
+		r.readClock()
 		d = r.decide(ctx)
 	}
 	if d.Do == RunAction {

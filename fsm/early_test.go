@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -249,5 +250,26 @@ func TestAWaitingPhaseLooksAtOnce(t *testing.T) {
 	w.settle()
 	if w.Stored.Phase != "Done" {
 		t.Errorf("the phase is %s after the correction, want Done", w.Stored.Phase)
+	}
+}
+
+// A time that comes while a run decides is still to come for all of it: nothing else would wake the object.
+func TestATimeThatPassesWhileARunDecides(t *testing.T) {
+	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	micro := func(d time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(at.Add(d))) }
+	file := one("    timeout: {after: 1h, to: Done}\n    steps: [{action: Work}]\n" + toDone)
+	m := machineOf(t, "test.yaml", []byte(file), testBindings)
+	st := v1alpha1.MachineStatus{Revision: m.Revision(), Phase: "One", Step: "Work", Attempts: 1, Generation: 1, TriedGeneration: 1, EnteredAt: micro(-time.Minute), NotBefore: micro(10 * time.Microsecond)}
+	for reads := range 12 {
+		left := reads
+		d := m.Run(st, fsm.Observation{Finalizer: true, Generation: 1, Now: func() time.Time {
+			if left--; left < 0 {
+				return at.Add(time.Millisecond)
+			}
+			return at
+		}}).Decide(t.Context())
+		if d.Do == fsm.Requeue && d.After <= 0 {
+			t.Errorf("the clock goes on after %d looks at it: back after %s, which is never", reads, d.After)
+		}
 	}
 }

@@ -99,7 +99,9 @@ func (f *firing) call(ctx context.Context) error {
 	if r := f.run; f.step.External {
 		r.due, r.called, r.outside = *f.step.Due, true, true
 	}
-	if f.outcome, f.dropped = f.do(ctx, *f.step); f.dropped != nil {
+	f.outcome, f.dropped = f.do(ctx, *f.step)
+	f.run.readClock()
+	if f.dropped != nil {
 		return f.dropped
 	}
 	return f.outcome.Err

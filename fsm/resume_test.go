@@ -84,7 +84,7 @@ func TestRequestsAreRenamed(t *testing.T) {
 		"both":      {"after a rollback: two of one name would be refused, and the newer is the last", []v1alpha1.RequestStatus{{Name: "again", Token: "1"}, {Name: "other", Token: "x"}, {Name: "go", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "other", Token: "x"}, {Name: "again", Token: "2", Earlier: one}}},
 		"both ways": {"whichever it was", []v1alpha1.RequestStatus{{Name: "go", Token: "1"}, {Name: "again", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "again", Token: "2", Earlier: one}}},
 	} {
-		got := m.Run(v1alpha1.MachineStatus{Phase: "First", Requests: c.stored}, fsm.Observation{}).Status().Requests
+		got := m.Run(v1alpha1.MachineStatus{Phase: "First", Requests: c.stored}, fsm.Observation{Now: time.Now}).Status().Requests
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 		}
@@ -105,7 +105,7 @@ func TestStepsAreRenamed(t *testing.T) {
 		"of a phase without it":   {"a step of another phase", "Done", "Wait", v1alpha1.MachineStatus{}},
 		"of a phase that is gone": {"it stands there until its phase is known again", "Lost", "Wait", v1alpha1.MachineStatus{StepIndex: 1, Step: "Wait"}},
 	} {
-		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, StepIndex: 1}, fsm.Observation{}).Status()
+		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, StepIndex: 1}, fsm.Observation{Now: time.Now}).Status()
 		if d := cmp.Diff(c.want, v1alpha1.MachineStatus{StepIndex: st.StepIndex, Step: st.Step}); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 		}

@@ -125,11 +125,11 @@ func TestWhatAnEditDoes(t *testing.T) {
 // began the phase again after each change; so does this one, once.
 func TestStateWithoutPhaseRevision(t *testing.T) {
 	m := machineOf(t, "test.yaml", []byte(edited), testBindings)
-	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", StepIndex: 2, Step: "Take"}, fsm.Observation{}).Status()
+	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", StepIndex: 2, Step: "Take"}, fsm.Observation{Now: time.Now}).Status()
 	if d := cmp.Diff([]any{int32(0), "", m.Revision()}, []any{got.StepIndex, got.Step, got.Revision}); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, StepIndex: 2, Step: "Take"}, fsm.Observation{}).Status(); again.StepIndex != 2 {
+	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, StepIndex: 2, Step: "Take"}, fsm.Observation{Now: time.Now}).Status(); again.StepIndex != 2 {
 		t.Errorf("it starts again each time: step %d", again.StepIndex)
 	}
 }

@@ -12,6 +12,8 @@ import (
 // decision is another one than RunAction. It is not safe for concurrent use.
 type Run struct {
 	values
+	// clock is Observation.Now; what the run sees of it is the moment of readClock.
+	clock func() time.Time
 	// acting is the step that Apply will carry out; began is when it was asked for.
 	acting *Decision
 	began  time.Time
@@ -58,6 +60,13 @@ type guardAnswer struct {
 }
 
 type stall struct{ reason, message string }
+
+// readClock lets all that is asked until it is called again see one moment: a time that passes between two questions would
+// be to come for the one and over for the other.
+func (r *Run) readClock() {
+	now := r.clock()
+	r.input.Now = func() time.Time { return now }
+}
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) *Decision {
