@@ -13,6 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 var emitEventSpec = fsm.ActionSpec{
@@ -29,6 +30,12 @@ const reporter = "phasegate"
 
 // maxEventOwner leaves room for the suffix in the name of an Event.
 const maxEventOwner = 200
+
+// namespaceEnds tells that the namespace is being deleted, or is gone: an object that is deleted with it must not wait for it.
+func namespaceEnds(err error) bool {
+	about := apierrors.Details(err)
+	return apierrors.NamespaceEnds(err) || apierrors.ObjectNotFound(err) && about.Kind == "namespaces"
+}
 
 func emitEvent(ctx context.Context, c *call) (outputs, error) {
 	reason := c.with.String("reason", "")
@@ -54,7 +61,7 @@ func emitEvent(ctx context.Context, c *call) (outputs, error) {
 	obj := &unstructured.Unstructured{Object: content}
 	obj.SetGroupVersionKind(eventsv1.SchemeGroupVersion.WithKind("Event"))
 	err = c.Client.Create(ctx, obj, c.writer())
-	if apierrs.IsAlreadyExists(err) {
+	if apierrs.IsAlreadyExists(err) || namespaceEnds(err) { // no Event is kept there
 		return nil, nil
 	}
 	return nil, c.explain(err, "create", obj, "create")

@@ -2,8 +2,6 @@ package builtin
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,13 +113,8 @@ func running(pod *unstructured.Unstructured) string {
 // savedJobs is the entry of the state that says which Jobs there were in a visit of a phase.
 const savedJobs = "jobs"
 
-// jobNotes are what is on record of the Jobs of one visit, by the name of the first run. That a Job was there cannot be seen any more
-// when it is deleted.
-type jobNotes struct {
-	Visit string             `json:"visit"`
-	Jobs  map[string]jobNote `json:"jobs"`
-}
-
+// jobNote is what is on record of a Job, by the name of its first run: that it was there cannot be seen any more when it is
+// deleted.
 type jobNote struct {
 	UID       types.UID `json:"uid,omitempty"`
 	Done      bool      `json:"done,omitempty"`
@@ -134,30 +127,4 @@ type jobNote struct {
 
 func (n jobNote) outputs(name string) outputs {
 	return outputs{"name": name, "succeeded": n.Succeeded, "message": n.Message}
-}
-
-// readJobNotes leaves out those of earlier visits.
-func (c *call) readJobNotes() (jobNotes, error) {
-	notes := jobNotes{}
-	if text := c.saved(savedJobs); text != "" {
-		if err := json.Unmarshal([]byte(text), &notes); err != nil {
-			return notes, fmt.Errorf("read saved.%s of the MachineState: %w: remove it", savedJobs, err)
-		}
-	}
-	if visit := c.status.Visit(); notes.Visit != visit {
-		notes = jobNotes{Visit: visit}
-	}
-	if notes.Jobs == nil {
-		notes.Jobs = map[string]jobNote{}
-	}
-	return notes, nil
-}
-
-func (c *call) saveJobNote(ctx context.Context, notes jobNotes, job string, note jobNote) error {
-	notes.Jobs[job] = note
-	text, err := json.Marshal(notes)
-	if err != nil {
-		return err
-	}
-	return c.save(ctx, savedJobs, string(text))
 }

@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,7 +24,7 @@ var evictSpec = fsm.ActionSpec{
 	Params: map[string]fsm.Param{
 		"name":               {Type: fsm.TypeString, Required: true, Check: isName, Doc: "of the Pod"},
 		"namespace":          {Type: fsm.TypeString, Doc: "of the Pod; default: that of the object that the machine drives"},
-		"uid":                {Type: fsm.TypeString, Doc: "of the Pod: one of another UID is left alone. Left out: the Pod that is there when the step begins is meant, which the MachineState notes; in a forEach give it, as there is one note"},
+		"uid":                {Type: fsm.TypeString, Doc: "of the Pod: one of another UID is left alone. Left out: the Pod that is there when the step begins is meant, which the MachineState notes; in a forEach of hundreds give it"},
 		"gracePeriodSeconds": {Type: fsm.TypeInt, Check: isGracePeriod, Doc: "instead of that of the Pod; 0 kills it at once"},
 		"wait":               {Type: fsm.TypeBool, Doc: "false: done once the eviction is accepted"},
 	},
@@ -36,7 +35,7 @@ const (
 	podKind = "Pod"
 	// subEviction is what an eviction is created under.
 	subEviction = "eviction"
-	// savedEviction is the entry of the state that says which Pod a step evicts.
+	// savedEviction is the entry of the state that says which Pod each step evicts.
 	savedEviction = "eviction"
 )
 
@@ -71,32 +70,21 @@ func evict(ctx context.Context, c *call) (outputs, error) {
 	return outputs{"gone": gone}, nil
 }
 
-// evictionNote is what is on record of the Pod that a step evicts: another one may come under its name.
-type evictionNote struct {
-	Call string    `json:"call"`
-	UID  types.UID `json:"uid"`
-}
-
 // meantPod is the UID of the Pod that the step evicts in this visit. It is on record before the Pod is evicted: when the step
 // is called again, a Pod that a StatefulSet has made in its place must not be taken for it.
 func (c *call) meantPod(ctx context.Context, pod *unstructured.Unstructured) (types.UID, error) {
 	if uid := c.with.String("uid", ""); uid != "" {
 		return types.UID(uid), nil
 	}
-	note, key := evictionNote{}, c.visitKey(c.stepID, pod.GetNamespace(), pod.GetName())
-	if text := c.saved(savedEviction); text != "" {
-		if err := json.Unmarshal([]byte(text), &note); err != nil {
-			return "", fmt.Errorf("read saved.%s of the MachineState: %w: remove it", savedEviction, err)
-		}
-	}
-	if note.Call == key {
-		return note.UID, nil
-	}
-	text, err := json.Marshal(evictionNote{Call: key, UID: pod.GetUID()})
+	notes, err := readNotes[types.UID](c, savedEviction)
 	if err != nil {
 		return "", err
 	}
-	return pod.GetUID(), c.save(ctx, savedEviction, string(text))
+	key := c.visitKey(c.stepID, pod.GetNamespace(), pod.GetName())
+	if meant, known := notes[key]; known {
+		return meant, nil
+	}
+	return pod.GetUID(), saveNote(ctx, c, savedEviction, notes, key, pod.GetUID())
 }
 
 // requestEviction reads again what has the name of the Pod once that is on its way out, or has gone or changed meanwhile.

@@ -228,6 +228,17 @@ func TestEmitEvent(t *testing.T) {
 	}
 }
 
+// An object that is deleted with its namespace must not wait for an Event that nobody would see.
+func TestNoEventInANamespaceThatEnds(t *testing.T) {
+	world, p := plansFor(t)
+	if err := world.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := act(t, world, "EmitEvent", p, params{"reason": "Released", "message": "done"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A template in the type could fill the status.
 func TestConditionsAreNotMoreThan16(t *testing.T) {
 	world, p := plansFor(t)

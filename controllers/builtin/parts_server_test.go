@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -277,6 +278,18 @@ func TestEvictMeansOnePod(t *testing.T) {
 				again(t, c, p, pod)
 				nextVisit(t, c, p)
 				return errors.Join(err, evict())
+			}},
+		"another step between": {why: "what one step means is no other's business", want: end{Sent: 1, Left: "another"},
+			play: func(t *testing.T, evict func() error, c client.Client, p *plan, pod *corev1.Pod) error {
+				err := evict()
+				other := pod.DeepCopy()
+				other.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: "shop-1"}
+				if err := c.Create(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+				_, between := actAs(t, builtin.Options{Client: c}, "Working/Other", "Evict", p, params{"name": other.Name})
+				again(t, c, p, pod)
+				return errors.Join(err, between, evict())
 			}},
 		"another UID": {why: "the Pod that was meant is gone", with: params{"uid": "5eed"}, want: end{Left: "the old one"},
 			play: func(_ *testing.T, evict func() error, _ client.Client, _ *plan, _ *corev1.Pod) error { return evict() }},

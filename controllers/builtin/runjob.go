@@ -49,19 +49,24 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes, err := c.readJobNotes()
+	notes, err := readNotes[jobNote](c, savedJobs)
 	if err != nil {
 		return nil, err
 	}
 	first := c.nameOfRun(name, 0)
-	note := notes.Jobs[first]
+	note, known := notes[first]
+	if !known { // a Job that cannot be noted must not be created
+		if _, err := encodeNotes(c, savedJobs, notes, noteRoom); err != nil {
+			return nil, err
+		}
+	}
 	wanted.SetName(c.nameOfRun(name, note.Run))
 	if note.Done {
 		return note.outputs(wanted.GetName()), nil
 	}
 	live, err := c.startJob(ctx, wanted, note)
 	if errors.Is(err, errNextRun) {
-		if err := c.saveJobNote(ctx, notes, first, jobNote{Run: note.Run + 1}); err != nil {
+		if err := saveNote(ctx, c, savedJobs, notes, first, jobNote{Run: note.Run + 1}); err != nil {
 			return nil, err
 		}
 		return runJob(ctx, c)
@@ -71,7 +76,7 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	}
 	if note.UID == "" {
 		note.UID = live.GetUID()
-		if err := c.saveJobNote(ctx, notes, first, note); err != nil {
+		if err := saveNote(ctx, c, savedJobs, notes, first, note); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +85,7 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 		return nil, fmt.Errorf("read %s: %w", title(live), err)
 	}
 	out, outcome := c.jobOutcome(ctx, live, job, &note)
-	if err := c.saveJobNote(ctx, notes, first, note); err != nil {
+	if err := saveNote(ctx, c, savedJobs, notes, first, note); err != nil {
 		return nil, err
 	}
 	return out, outcome
@@ -197,7 +202,7 @@ func (c *call) completed(ctx context.Context, live *unstructured.Unstructured, j
 		last := lastPod(pods, corev1.PodSucceeded)
 		if last == nil {
 			return nil, fsm.Terminal("JobOutputLost", "%s is complete, and none of its Pods is there any more to say what came of it: "+
-				"let Jobs and Pods stay for some minutes (ttlSecondsAfterFinished), and delete the Job to run it again", title(live))
+				"let Pods stay for some minutes, and delete the Job to run it again", title(live))
 		}
 		note.Message = messageOf(last, job.Spec.Template.Spec.Containers[0].Name)
 	}

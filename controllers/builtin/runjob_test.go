@@ -2,7 +2,9 @@ package builtin_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,5 +113,31 @@ func TestReleaseByAJobThatIsDeleted(t *testing.T) {
 			t.Fatalf("%d Jobs, want 1", got)
 		}
 		deleteJobs(t, p)
+	}
+}
+
+// A Job that there is no room to note is not created: it would be run once more with each try, or be asked for in vain for ever.
+func TestNoJobWithoutANote(t *testing.T) {
+	world, p := plansFor(t)
+	action := builtin.Actions[*plan](builtin.Options{Client: world})["RunJob"]
+	do := action.Do
+	action.Do = func(ctx context.Context, s *runner.Scope[*plan]) (map[string]any, error) {
+		full, err := json.Marshal(map[string]any{"visit": s.Object.MachineStatus().Visit(),
+			"jobs": map[string]any{"other": map[string]any{"done": true, "message": strings.Repeat("x", 65300)}}})
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Save(ctx, "jobs", string(full)); err != nil {
+			return nil, err
+		}
+		return do(ctx, s)
+	}
+	_, err := runner.Once(t.Context(), world, p, action, params{"manifest": plainJob("one-more")}, clocktesting.NewFakeClock(noon))
+	if diff := cmp.Diff("TooManyNotes", reasonOf(err)); diff != "" {
+		t.Errorf("outcome %v (-want +got):\n%s", err, diff)
+	}
+	jobs := &batchv1.JobList{}
+	if err := world.List(t.Context(), jobs, client.InNamespace(p.Namespace)); err != nil || len(jobs.Items) > 0 {
+		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
 }
