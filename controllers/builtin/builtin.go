@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -24,6 +25,8 @@ type Options struct {
 	// Client must not read from a cache. Its scheme knows the kind of the objects
 	// that the machine drives.
 	Client client.Client
+	// Discovery tells a kind that is gone from a version that is not served. Without it, a kind that is not served is an error.
+	Discovery discovery.DiscoveryInterfaceWithContext
 	// HTTP is the leave to make requests; the zero value gives none.
 	HTTP HTTP
 }

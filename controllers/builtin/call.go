@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,10 +95,10 @@ func (c *call) find(ctx context.Context, obj *unstructured.Unstructured, verbs .
 // findFor is find for a call that needs several rules.
 func (c *call) findFor(ctx context.Context, obj *unstructured.Unstructured, needed []rbac.Access) (found bool, err error) {
 	err = c.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	if apierrs.IsNotFound(err) {
-		return false, nil
+	if err == nil || apierrors.ObjectNotFound(err) {
+		return err == nil, nil
 	}
-	return err == nil, c.explainAll(err, "read", obj, needed)
+	return false, c.explainAll(c.unlessKindIsGone(ctx, obj.GroupVersionKind(), err), "read", obj, needed)
 }
 
 // explain says what could not be done, and for a lack of rights which rule the

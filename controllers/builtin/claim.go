@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -65,10 +64,7 @@ func unclaim(ctx context.Context, c *call) (outputs, error) {
 		}
 		return "", nil
 	})
-	if meta.IsNoMatchError(err) { // the CRD of the kind is gone, and its objects with it
-		err = nil
-	}
-	return nil, err
+	return nil, c.unlessKindIsGone(ctx, named(c.with).GroupVersionKind(), err)
 }
 
 // changeClaim writes what decide answers for the object as it is; empty removes the annotation. The object
@@ -139,7 +135,7 @@ func (c *call) holderIsGone(ctx context.Context, obj *unstructured.Unstructured,
 	switch {
 	case apierrors.NotAllowed(err):
 		return fsm.Wait("%s; whether that is gone is not known: %v", held, err)
-	case err != nil && !meta.IsNoMatchError(err), found && live.GetUID() == holder.Object.UID:
+	case err != nil, found && live.GetUID() == holder.Object.UID:
 		return waitUnless(err, held)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +15,7 @@ import (
 )
 
 var deleteSpec = fsm.ActionSpec{
-	Doc:   "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone.",
+	Doc:   "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone. A kind whose CRD is gone has no objects; a version that is not served any more, of a kind that is, is an error that names those that are.",
 	Check: deleteTarget,
 	Params: withTarget(map[string]fsm.Param{
 		"name":               {Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"},
@@ -82,15 +81,11 @@ func deleteObjects(ctx context.Context, c *call) (outputs, error) {
 	return outputs{"gone": gone && len(left) == 0}, nil
 }
 
-// toDelete lists what is there. A kind that the API server does not serve any
-// more has no objects: its CRD may have gone first.
+// toDelete lists what is there. A kind that is gone has no objects: its CRD may have gone first.
 func (c *call) toDelete(ctx context.Context) ([]unstructured.Unstructured, error) {
 	obj, err := c.target()
-	if meta.IsNoMatchError(err) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, c.unlessKindIsGone(ctx, obj.GroupVersionKind(), err)
 	}
 	if obj.GetName() != "" {
 		found, err := c.find(ctx, obj, deleteVerbs...)
@@ -104,7 +99,7 @@ func (c *call) toDelete(ctx context.Context) ([]unstructured.Unstructured, error
 	list.SetGroupVersionKind(obj.GroupVersionKind())
 	err = c.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingLabels{LabelOwner: string(c.owner.GetUID())})
 	if err != nil {
-		return nil, c.explain(err, "list", obj, deleteVerbs...)
+		return nil, c.explain(c.unlessKindIsGone(ctx, obj.GroupVersionKind(), err), "list", obj, deleteVerbs...)
 	}
 	ours := []unstructured.Unstructured{}
 	for _, item := range list.Items {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -175,6 +176,11 @@ func actAs(t *testing.T, o builtin.Options, stepID, name string, of *plan, with 
 	if err := shared.Cluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(of), obj); err != nil {
 		t.Fatal(err)
 	}
+	api, err := discovery.NewDiscoveryClientForConfig(shared.Cluster(t).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Discovery = api
 	action := builtin.Actions[*plan](o)[name]
 	do := action.Do
 	action.Do = func(ctx context.Context, s *runner.Scope[*plan]) (map[string]any, error) {

@@ -6,7 +6,6 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -96,16 +95,10 @@ func (c *call) patchAndRecord(ctx context.Context, obj, body *unstructured.Unstr
 
 func unpatch(ctx context.Context, c *call) (outputs, error) {
 	obj, err := c.target()
-	if err == nil {
-		var there bool
-		if there, err = c.find(ctx, obj, patchVerbs...); err == nil && !there {
-			return nil, nil
-		}
-	}
-	if meta.IsNoMatchError(err) { // the CRD of the kind is gone, and its objects with it
-		return nil, nil
-	}
 	if err != nil {
+		return nil, c.unlessKindIsGone(ctx, obj.GroupVersionKind(), err)
+	}
+	if there, err := c.find(ctx, obj, patchVerbs...); err != nil || !there {
 		return nil, err
 	}
 	record, err := c.readFound(obj)

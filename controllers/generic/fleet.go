@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,7 +127,11 @@ func (f *Fleet) gate(name string) *runner.Controller {
 			return newScheme(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 		},
 		Program: func(_ context.Context, c client.Client) (*runner.Program[*Object], error) {
-			return Program(builtin.Options{Client: c, HTTP: f.HTTP}), nil
+			api, err := discovery.NewDiscoveryClientForConfig(f.Config)
+			if err != nil {
+				return nil, fmt.Errorf("make the client that asks which kinds are served: %w", err)
+			}
+			return Program(builtin.Options{Client: c, Discovery: api, HTTP: f.HTTP}), nil
 		},
 	}.Controller()
 }
