@@ -50,7 +50,7 @@ func saveNote[N any](ctx context.Context, c *call, entry string, notes map[strin
 func encodeNotes[N any](c *call, entry string, notes map[string]N, room int) (string, error) {
 	text, err := json.Marshal(map[string]any{keyVisit: c.status.Visit(), entry: notes})
 	if err == nil && len(text)+room > maxNotes {
-		err = fsm.Terminal("TooManyNotes", "saved.%s of the MachineState has %d bytes of at most %d, and must keep what was done in this visit to the phase: do less in one phase, the rest in another one", entry, len(text), maxNotes)
+		err = fsm.Terminal("TooManyNotes", "saved.%s of the MachineState has %d bytes of at most %d, and must keep what was done in this visit to the phase: move some of it to another phase", entry, len(text), maxNotes)
 	}
 	return string(text), err
 }
