@@ -180,8 +180,8 @@ func (c currentStep) itemEnds(ctx context.Context, o Result) {
 		if c.s.Releases != "" {
 			c.removeHeld(c.heldAs(c.s.Releases))
 		}
-		c.resetBackoff()
 	}
+	c.resetBackoff()
 	l.left = slices.DeleteFunc(l.left, func(it *item) bool { return it == c.item })
 	c.stored(c.saveItems())
 	if len(l.left) > 0 && c.input.Now().Sub(l.saved) >= longStep {

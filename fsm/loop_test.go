@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -312,5 +313,22 @@ func TestItemsUseUpARequest(t *testing.T) {
 	w.advance(time.Minute)
 	if w.Stored.Phase != "Two" || len(w.Stored.Requests) != 1 || w.Stored.Requests[0].Token != "yes" {
 		t.Errorf("phase %s, requests %v: one approval has opened both gates", w.Stored.Phase, w.Stored.Requests)
+	}
+}
+
+// Each item has all attempts, also the one after an item that was put aside.
+func TestEachItemHasItsAttempts(t *testing.T) {
+	file := strings.Replace(fleet, "toleratedFailures: 1}", "toleratedFailures: 3}, retry: {attempts: 3, base: 1s, jitter: 0}", 1)
+	a := fleetOf(t, strings.Replace(file, "parallel: 3", "parallel: 1", 1), "a", "b", "c")
+	respond := a.Respond
+	a.Respond = func(action string, cmd fsm.Decision) (simulate.Answer, bool) {
+		if said, is := respond(action, cmd); action != "Look" {
+			return said, is
+		}
+		return failing(errors.New("no"), program.ClassUnavailable), true
+	}
+	_ = a.Run(time.Hour, func() bool { return a.Stored.Phase == "Done" })
+	if d := cmp.Diff(map[string]int{"a": 3, "b": 3, "c": 3}, a.looks); d != "" {
+		t.Errorf("calls (-want +got):\n%s", d)
 	}
 }
