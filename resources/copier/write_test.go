@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/resources"
 )
 
 // immutable refuses to change the cidr of a pool, as a rule of its CRD does, and to create one with a cidr that
@@ -127,6 +129,38 @@ func TestAnEditedCopyStaysWhereNoDryRunIsAllowed(t *testing.T) {
 	result := w.mustCopy(c)
 	if live := w.get(pool.V3GVK(), "pool"); live == nil || live.GetLabels()["his"] != "own" || len(result.Rejected) != 1 {
 		t.Errorf("rejected %v, v3 has %v: want the edited copy as it was, and the object named", result.Rejected, live)
+	}
+}
+
+// What a dry run meets that is not the object's fault is an error, and no object is rejected for it.
+func TestServersFaultInADryRunIsAnError(t *testing.T) {
+	w := newWorld(t)
+	pool := kindOf(t, "IPPool")
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 10.0.0.0/8, blockSize: 26}")
+	faults := immutable(w, "")
+	w.mustCopy(w.copier(faults))
+	w.must(w.client.Delete(t.Context(), w.get(pool.V1GVK(), "pool")))
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 11.0.0.0/8, blockSize: 26}")
+	for name, tc := range map[string]struct {
+		why string
+		do  func(*Copier) ([]resources.Problem, error)
+	}{
+		"a plan": {why: "the object may be taken", do: func(c *Copier) ([]resources.Problem, error) {
+			plan, err := c.Plan(t.Context(), false)
+			return plan.Problems, err
+		}},
+		"a copy to be made anew": {why: "what v1 has may be created", do: func(c *Copier) ([]resources.Problem, error) {
+			result, err := c.Copy(t.Context(), nil)
+			return result.Rejected, err
+		}},
+	} {
+		faults.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrs.NewUnauthorized("no")
+		}
+		problems, err := tc.do(w.copier(faults, AskServer()))
+		if !apierrs.IsUnauthorized(err) || len(problems) > 0 {
+			t.Errorf("%s: error %v, problems %v, want the error: %s", name, err, problems, tc.why)
+		}
 	}
 }
 
