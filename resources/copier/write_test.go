@@ -249,10 +249,13 @@ func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
 		why    string
 		before string // what v1 becomes before the first copy, and after it
 		after  string
+		late   string // and before RemapOwners; empty: nothing
 	}{
 		"withheld":      {why: "the copy ahead has no owners, and v1 changes before the lock", before: owned, after: `{"spec":{"order":7}}`},
 		"owner removed": {why: "v1 has let go of its owner, and nobody has changed the copy", before: owned, after: `{"metadata":{"ownerReferences":null},"spec":{"order":7}}`},
 		"owner added":   {why: "the same", before: `{}`, after: owned},
+		"changed after the copy": {why: "what the copy lacks was never compared, and nobody has taken it away",
+			before: owned, after: `{}`, late: `{"spec":{"order":7}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -273,10 +276,16 @@ func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
 			for range 2 { // again, as after a crash
 				w.mustCopy(locked)
 			}
+			if tc.late != "" {
+				change(tc.late)
+			}
 			remapped, err := locked.RemapOwners(t.Context())
 			w.must(err)
 			if diff := cmp.Diff(RemapResult{Patched: 1}, remapped); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+			if tc.late != "" {
+				w.mustCopy(locked)
 			}
 			w.wantVerified(locked)
 		})
