@@ -123,11 +123,21 @@ func isDenied(err error) bool {
 
 var denied = regexp.MustCompile(`admission webhook "[^"]*" denied the request`)
 
-// Refused tells that the API server does not let an object be written, by its rules or by admission, while no right
-// is missing: the same try fails again until somebody changes the object, or what refuses it.
+// Refused tells that the API server does not let an object be written, by its rules or by admission, while neither a
+// right nor credentials are missing: the same try fails again until somebody changes the object, or what refuses it.
 func Refused(err error) bool {
 	class := Classify(err)
-	return (class == Invalid || class == Forbidden) && !NotAllowed(err)
+	return (class == Invalid || class == Forbidden) && !NotAllowed(err) && !Unauthorized(err)
+}
+
+// Unauthorized tells that the API server does not know the caller: its credentials are wrong, or it was started a moment
+// ago and cannot verify them yet. It says nothing of objects.
+func Unauthorized(err error) bool { return apierrors.IsUnauthorized(err) && !isDenied(err) }
+
+// Final tells that the API server has answered, and answers the same again. An error that nobody knows is no answer: it
+// says nothing of objects.
+func Final(err error) bool {
+	return isAnswer(err) && !Retryable(Classify(err)) && !Unauthorized(err)
 }
 
 // isPolicyUnready tells an admission policy that refuses everything because the API server does not know

@@ -129,9 +129,12 @@ func TestRefused(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"by rules":      {why: "the object must change", want: true, err: apierrors.NewInvalid(schema.GroupKind{Kind: "Tier"}, "a", nil)},
-		"by admission":  {why: "the webhook must change", want: true, err: apierrors.NewForbidden(gr, "a", errors.New("frozen"))},
-		"a right":       {why: "a right can be granted", err: apierrors.NewForbidden(gr, "a", errors.New(`User "u" cannot patch resource "tiers" in API group "projectcalico.org" at the cluster scope`))},
+		"by rules":     {why: "the object must change", want: true, err: apierrors.NewInvalid(schema.GroupKind{Kind: "Tier"}, "a", nil)},
+		"by admission": {why: "the webhook must change", want: true, err: apierrors.NewForbidden(gr, "a", errors.New("frozen"))},
+		"a right":      {why: "a right can be granted", err: apierrors.NewForbidden(gr, "a", errors.New(`User "u" cannot patch resource "tiers" in API group "projectcalico.org" at the cluster scope`))},
+		"credentials":  {why: "an API server that restarts knows none for some seconds", err: apierrors.NewUnauthorized("no")},
+		"as a webhook's": {why: "it has a code of its own choice", want: true, err: &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Message: `admission webhook "h" denied the request: no`}}},
 		"a busy server": {why: "it passes", err: apierrors.NewTooManyRequests("slow down", 3)},
 		"nothing":       {why: "nobody has refused anything"},
 	} {

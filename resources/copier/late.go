@@ -72,7 +72,7 @@ type late struct {
 	*writer
 	sides   *sides
 	since   uint64
-	owners  func() (ownerResolver, error) // reads all kinds, for the few new objects that have owners in Calico
+	owners  func() (ownerResolver, error) // reads all kinds, for the few objects that have owners in Calico
 	brought []string
 	moving  bool
 }
@@ -211,31 +211,48 @@ func bare(kind *resources.Kind, key client.ObjectKey) *unstructured.Unstructured
 
 // add creates what v3 never had.
 func (l *late) add(ctx context.Context, j *job) error {
+	if err := l.mark(j, nil); err != nil {
+		return err
+	}
+	return l.noting(j, "created", func() error { return l.create(ctx, j) })
+}
+
+// mark makes of what a v1 object becomes our copy, with the owners in Calico that v1 says. If v3 lacks one of them, the
+// object keeps those that it has: they go with their own v1 objects.
+func (l *late) mark(j *job, have []metav1.OwnerReference) error {
 	want := j.conv.Object
 	if len(j.conv.Owners) > 0 {
 		resolve, err := l.owners()
 		if err != nil {
 			return err
 		}
-		resolved, _ := resolve(j.conv.Owners)
-		want.SetOwnerReferences(append(want.GetOwnerReferences(), resolved...))
+		owners, unknown := resolve(j.conv.Owners)
+		if len(unknown) > 0 && len(have) > 0 {
+			owners = have
+		}
+		want.SetOwnerReferences(append(want.GetOwnerReferences(), owners...))
 	}
 	j.of.me.mark(want, j.conv)
-	return l.noting(j, "created", func() error { return l.create(ctx, j) })
+	return nil
 }
 
 // update changes what v3 has, if that is as it was.
 func (l *late) update(ctx context.Context, j *job, live *unstructured.Unstructured) error {
 	of := j.of
-	of.me.mark(j.conv.Object, j.conv)
+	have, _ := resources.SplitOwners(live.GetOwnerReferences())
+	if err := l.mark(j, have); err != nil {
+		return err
+	}
 	found := of.compare(j.conv.Object, live)
+	want, _ := resources.SplitOwners(j.conv.Object.GetOwnerReferences())
+	found.fields = append(found.fields, resources.DiffOwners(want, have)...) // no RemapOwners comes any more
 	switch {
 	case len(found.fields) == 0 && of.lacksStatus(of.entryWithStatus(live), j.conv):
 		return l.noting(j, "updated", func() error { return l.writeStatus(ctx, j, live, updated) })
 	case len(found.fields) == 0:
 		return nil
-	case found.cause == CauseUnmanaged:
-		l.notes.conflict(of.kind, j.name(), found)
+	case !of.me.has(live):
+		l.notes.conflict(of.kind, j.name(), finding{CauseUnmanaged, found.fields})
 		return nil
 	case contentSince(live) > l.since:
 		l.notes.conflict(of.kind, j.name(), finding{CauseEdited, found.fields})
@@ -247,6 +264,7 @@ func (l *late) update(ctx context.Context, j *job, live *unstructured.Unstructur
 // replace is repair for a copy that must not go meanwhile.
 func (l *late) replace(ctx context.Context, j *job, live *unstructured.Unstructured) error {
 	next := j.of.desired(j.conv.Object, live)
+	next.SetOwnerReferences(j.conv.Object.GetOwnerReferences()) // those in Calico, too
 	err := l.tryWrite(ctx, func() error {
 		return l.client.Patch(ctx, next, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}))
 	})

@@ -49,6 +49,10 @@ func TestBringLate(t *testing.T) {
 	}
 	on1 := func(name string) *unstructured.Unstructured { return named(v1(kind), name) }
 	on3 := func(name string) *unstructured.Unstructured { return named(v3(kind), name) }
+	owning := func(s *scene) {
+		s.Helper()
+		at(s, on1, `{"metadata":{"ownerReferences":[{"apiVersion":"crd.projectcalico.org/v1","kind":"Tier","name":"t","uid":"`+string(s.get(v1("Tier"), "t").GetUID())+`"}]}}`)
+	}
 	const one, two = `{"spec":{"nets":["10.1.0.0/16"]}}`, `{"spec":{"nets":["10.2.0.0/16"]}}`
 	cases := map[string]struct {
 		why       string
@@ -57,6 +61,8 @@ func TestBringLate(t *testing.T) {
 		conflicts []string // objects, with the first field that differs
 		nets      string   // what v3 has of a; empty: no object
 		added     bool     // v3 has b, too
+		owned     bool     // a has an owner from the start
+		owners    []string // of a in v3
 	}{
 		"nothing":              {why: "what v3 is given is v3's", do: func(s *scene) { at(s, on3, two) }, nets: "10.2.0.0/16"},
 		"created":              {why: "v3 never had it", do: func(s *scene) { s.v1(kind, set("b", "10.9.0.0/16")) }, brought: []string{kind + " b: created"}, nets: "10.0.0.0/16", added: true},
@@ -67,13 +73,27 @@ func TestBringLate(t *testing.T) {
 		"a field less in v3":   {why: "no manager owns what is not there", do: func(s *scene) { at(s, on3, `{"spec":{"nets":null}}`); at(s, on1, one) }, conflicts: []string{"a spec.nets"}, nets: "none"},
 		"the same in both":     {why: "v3 has it already", do: func(s *scene) { at(s, on3, one); at(s, on1, one) }, nets: "10.1.0.0/16"},
 		"deleted, and updated": {why: "v3 was written since", do: func(s *scene) { at(s, on3, two); s.remove(on1("a")) }, conflicts: []string{"a spec"}, nets: "10.2.0.0/16"},
+		"an owner alone":       {why: "it is what v1 says, like any other", do: owning, brought: []string{kind + " a: updated"}, nets: "10.0.0.0/16", owners: []string{"Tier/t"}},
+		"an owner, and a label": {why: "both are v1's", do: func(s *scene) { owning(s); at(s, on1, `{"metadata":{"labels":{"x":"y"}}}`) },
+			brought: []string{kind + " a: updated"}, nets: "10.0.0.0/16", owners: []string{"Tier/t"}},
+		"an owner, and the same in both": {why: "v3 was written since, and may have lost it", do: func(s *scene) { at(s, on3, one); at(s, on1, one); owning(s) },
+			conflicts: []string{"a metadata.ownerReferences"}, nets: "10.1.0.0/16"},
+		"no owner any more": {why: "v1 has let go of it", owned: true, do: func(s *scene) { at(s, on1, `{"metadata":{"ownerReferences":null}}`) },
+			brought: []string{kind + " a: updated"}, nets: "10.0.0.0/16"},
 		"updated, and deleted": {why: "v3 was written since", do: func(s *scene) { at(s, on1, one); s.remove(on3("a")) }, conflicts: []string{"a spec"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{})
+			s.v1("Tier", "metadata: {name: t}\nspec: {order: 5}")
 			s.v1(kind, set("a", "10.0.0.0/16"))
+			if c.owned {
+				owning(s)
+			}
 			s.mustCopy()
+			if _, err := s.copier.RemapOwners(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			since := s.verified()
 			c.do(s)
 			late := s.bringLate(since)
@@ -91,6 +111,9 @@ func TestBringLate(t *testing.T) {
 				t.Errorf("%s: moving %t, problems %v", c.why, late.Changing, late.Problems)
 			}
 			s.wantNets(c.nets)
+			if diff := cmp.Diff(c.owners, s.ownersInV3("a")); diff != "" {
+				t.Errorf("%s: owners (-want +got):\n%s", c.why, diff)
+			}
 			if got := s.count(v3(kind)); (got == 2) != c.added {
 				t.Errorf("%s: v3 has %d objects", c.why, got)
 			}
@@ -117,6 +140,23 @@ func (s *scene) wantNets(want string) {
 	if got != want {
 		s.Errorf("v3 has nets %q, want %q", got, want)
 	}
+}
+
+// ownersInV3 are those of an object of v3, if it is there.
+func (s *scene) ownersInV3(name string) (owners []string) {
+	s.Helper()
+	live := named(v3("GlobalNetworkSet"), name)
+	if err := live3(s, live); err != nil {
+		return nil
+	}
+	for _, ref := range live.GetOwnerReferences() {
+		owner := named(v3(ref.Kind), ref.Name)
+		if err := live3(s, owner); err != nil || owner.GetUID() != ref.UID {
+			s.Errorf("owner %+v is not in v3 (%v)", ref, err)
+		}
+		owners = append(owners, ref.Kind+"/"+ref.Name)
+	}
+	return owners
 }
 
 func live3(s *scene, obj *unstructured.Unstructured) error {

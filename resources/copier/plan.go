@@ -189,7 +189,7 @@ func (p *planner) ask(ctx context.Context, of *pairs, conv *resources.Converted)
 		why := err.Error()
 		p.unasked.Store(&why)
 		return nil
-	case ctx.Err() != nil || apierrors.Retryable(class):
+	case ctx.Err() != nil || !apierrors.Final(err):
 		return fmt.Errorf("ask whether %s %s may be created: %w", of.kind.Name(), key, err)
 	}
 	problem := refusal(of.kind, key, err)

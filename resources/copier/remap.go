@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,10 +75,14 @@ func (c *Copies) setOwners(ctx context.Context, d dependent, want []metav1.Owner
 	changed, err := c.amend(ctx, d.kind, d.key, nil, func(obj *Meta) {
 		_, foreign := resources.SplitOwners(obj.OwnerReferences)
 		obj.OwnerReferences = append(foreign, want...)
-		if _, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
-			// With these owners it is a copy of v1 as it is now, and whatever differs later was changed in v3:
-			// it may have been made before the owners of the v1 object were taken off.
-			obj.Annotations[resources.CopiedVersionAnnotation] = d.content
+		if copied, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
+			// With these owners a copy of proved content is one of v1 as it is now, and whatever differs later was
+			// changed in v3: it may have been made before the owners of the v1 object were taken off. Of another one
+			// v1 may have changed since.
+			if d.proved {
+				copied = d.content
+			}
+			obj.Annotations[resources.CopiedVersionAnnotation] = strings.TrimSuffix(copied, deferred)
 		}
 	})
 	if err != nil {
@@ -93,6 +98,7 @@ type dependent struct {
 	content string                  // the CopiedVersion of the v1 object
 	want    []metav1.OwnerReference // as v1 has them
 	live    entry
+	proved  bool // the v3 object holds what the v1 object has, owners in Calico left out
 }
 
 func compareDependents(a, b dependent) int {

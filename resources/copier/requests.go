@@ -40,10 +40,10 @@ func (a *api) try(ctx context.Context, call func() error) error {
 	return a.tryWhile(ctx, mayPass, call)
 }
 
-// tryWrite is try for writing a copy. It also waits for a right that is missing: an API server that was
-// started a moment ago does not know of it yet, and every object would be taken for one that it refuses.
+// tryWrite is try for writing a copy. It also waits for a right that is missing, and for our credentials to be known: an
+// API server that was started a moment ago does not know of them yet, and the copy would end for it.
 func (a *api) tryWrite(ctx context.Context, call func() error) error {
-	return a.tryWhile(ctx, func(err error) bool { return mayPass(err) || apierrors.NotAllowed(err) }, call)
+	return a.tryWhile(ctx, func(err error) bool { return mayPass(err) || apierrors.NotAllowed(err) || apierrors.Unauthorized(err) }, call)
 }
 
 func mayPass(err error) bool {

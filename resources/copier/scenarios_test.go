@@ -2,7 +2,11 @@ package copier_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -261,33 +265,50 @@ func noRightToCreate() error {
 		fmt.Errorf("User %q cannot create resource %q in API group %q at the cluster scope", "u", "ipamhandles", "projectcalico.org"))
 }
 
-// An API server that was started a moment ago knows no RBAC yet: its answer is no refusal of the object.
+// An API server that was started a moment ago knows neither RBAC nor tokens yet: its answer is no refusal of the object.
 func TestARightToWriteIsWaitedFor(t *testing.T) {
-	asked := 0
-	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-		if asked++; asked == 1 {
-			return noRightToCreate()
-		}
-		return c.Create(ctx, obj, opts...)
-	}})
-	s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
-	if result := s.mustCopy(); result.Created != 1 || len(result.Rejected) > 0 {
-		t.Errorf("%+v, want that the object is created as soon as the right is known", result)
+	for name, tc := range map[string]struct {
+		why   string
+		fault error
+	}{
+		"a right":     {why: "it is known in a moment", fault: noRightToCreate()},
+		"credentials": {why: "they are, too", fault: apierrors.NewUnauthorized("no")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				if asked++; asked == 1 {
+					return tc.fault
+				}
+				return c.Create(ctx, obj, opts...)
+			}})
+			s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
+			if result := s.mustCopy(); result.Created != 1 || len(result.Rejected) > 0 {
+				t.Errorf("%+v, want that the object is created: %s", result, tc.why)
+			}
+		})
 	}
 }
 
 // What is not the object's fault is an error of the copy, and no object is rejected for it.
 func TestServersFaultIsAnError(t *testing.T) {
-	for name, fault := range map[string]error{
-		"a server that stays away": syscall.ECONNREFUSED,
-		"a right that is missing":  noRightToCreate(),
+	for name, tc := range map[string]struct {
+		why   string
+		fault error
+	}{
+		"a server that stays away":   {why: "nothing has answered", fault: syscall.ECONNREFUSED},
+		"a right that is missing":    {why: "every object would get the same answer", fault: noRightToCreate()},
+		"a server that knows nobody": {why: "one that was started a moment ago cannot verify tokens yet", fault: apierrors.NewUnauthorized("no")},
+		"a certificate of another": {why: "what has answered is no API server of ours",
+			fault: &url.Error{Op: "Post", URL: "https://x", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}},
+		"an answer that is no HTTP": {why: "what has answered is no API server", fault: &url.Error{Op: "Post", URL: "https://x", Err: errors.New("malformed HTTP response")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return fault }})
+			s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return tc.fault }})
 			s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
 			result, err := s.copier.Copy(t.Context(), nil)
 			if err == nil || !strings.Contains(err.Error(), "IPAMHandle /h") || len(result.Rejected) > 0 {
-				t.Errorf("rejected %v, error %v, want an error that names the object", result.Rejected, err)
+				t.Errorf("rejected %v, error %v, want an error that names the object: %s", result.Rejected, err, tc.why)
 			}
 		})
 	}

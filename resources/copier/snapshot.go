@@ -28,7 +28,7 @@ func (s *Snapshot) Take(ctx context.Context, kinds []*resources.Kind) error {
 // ChangedSince reads the metadata of these kinds of v1, the lock's too, and returns those in which something was
 // written since the last Take or ChangedSince: a version is newer than the storage was then, or there are more or
 // fewer objects. Where neither is so, the list is the one that would have been seen then. The lists are kept
-// for UseSnapshot.
+// for UseSnapshot. A watch that has lost an event is found out, too: the next look lists the kind.
 func (s *Snapshot) ChangedSince(ctx context.Context, kinds []*resources.Kind) ([]*resources.Kind, error) {
 	var changed gathered[*resources.Kind]
 	err := eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
@@ -39,6 +39,9 @@ func (s *Snapshot) ChangedSince(ctx context.Context, kinds []*resources.Kind) ([
 		before := s.seen.replace(kind, now, true)
 		if now.newest > before.revision || now.objects != before.objects {
 			changed.add(kind)
+		}
+		if now.objects != before.objects {
+			return s.v1.recount(ctx, kind, now.objects)
 		}
 		return nil
 	})

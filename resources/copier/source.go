@@ -144,6 +144,20 @@ func (s *Source) now(ctx context.Context, kind *resources.Kind) (of v1List, err 
 	return of, err
 }
 
+// recount ends the watch of a kind that has shown another number of objects than there are: it has lost an event, and
+// would show that number for ever. Where v1 is written at this very time, the kind is listed in vain.
+func (s *Source) recount(ctx context.Context, kind *resources.Kind, shown int64) error {
+	watched := s.watcher.kinds.of(kind)
+	if watched == nil {
+		return nil
+	}
+	now, err := s.moment(ctx, kind)
+	if err == nil && now.objects != shown {
+		watched.v1.fail()
+	}
+	return err
+}
+
 // moment asks for one object and lets the server say how many follow, and what its storage is at. With a
 // selector the server does not say how many, and the objects are counted.
 func (s *Source) moment(ctx context.Context, kind *resources.Kind) (now moment, err error) {

@@ -41,7 +41,7 @@ func (k *kindComparer) compareBoth(ctx context.Context) error {
 			k.counts.V1++
 			k.sum.add(p.digest)
 			k.same(key, live.ours)
-			return k.depends(v1.id, dependent{kind: k.kind, key: key, content: v1.content, want: v1.owners, live: *live})
+			return k.depends(v1.id, dependent{kind: k.kind, key: key, content: v1.content, want: v1.owners, live: *live, proved: true})
 		},
 		single: func(key client.ObjectKey) error {
 			singles = append(singles, key)

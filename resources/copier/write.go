@@ -168,7 +168,7 @@ func (w *writer) deleteForRecreate(ctx context.Context, j *job, live *unstructur
 	err := w.tryWrite(ctx, func() error { return w.client.Create(ctx, trial, client.DryRunAll) })
 	switch class := apierrors.Classify(err); {
 	case class == apierrors.None || class == apierrors.Conflict: // it is there
-	case ctx.Err() != nil || apierrors.Retryable(class):
+	case ctx.Err() != nil || !apierrors.Final(err):
 		return fmt.Errorf("ask whether %s %s may be created anew: %w", of.kind.Name(), j.name(), err)
 	default:
 		return nil // the answer to the repair says enough
@@ -266,7 +266,7 @@ func (w *writer) refused(ctx context.Context, j *job, err error) error {
 	if apierrors.NotAllowed(err) {
 		return &ForbiddenError{fmt.Errorf("write %s %s: %w", of.kind.Name(), j.name(), err)}
 	}
-	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
+	if ctx.Err() != nil || !apierrors.Final(err) || class == apierrors.NotFound && !namespaceMissing(err) {
 		return fmt.Errorf("write %s %s: %w", of.kind.Name(), j.name(), err)
 	}
 	if apierrors.NamespaceEnds(err) {

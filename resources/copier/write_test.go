@@ -10,12 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 )
 
 // immutable refuses to change the cidr of a pool, as a rule of its CRD does, and to create one with a cidr that
@@ -130,6 +134,38 @@ func TestAnEditedCopyStaysWhereNoDryRunIsAllowed(t *testing.T) {
 	}
 }
 
+// What a dry run meets that is not the object's fault is an error, and no object is rejected for it.
+func TestServersFaultInADryRunIsAnError(t *testing.T) {
+	w := newWorld(t)
+	pool := kindOf(t, "IPPool")
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 10.0.0.0/8, blockSize: 26}")
+	faults := immutable(w, "")
+	w.mustCopy(w.copier(faults))
+	w.must(w.client.Delete(t.Context(), w.get(pool.V1GVK(), "pool")))
+	w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 11.0.0.0/8, blockSize: 26}")
+	for name, tc := range map[string]struct {
+		why string
+		do  func(*Copier) ([]resources.Problem, error)
+	}{
+		"a plan": {why: "the object may be taken", do: func(c *Copier) ([]resources.Problem, error) {
+			plan, err := c.Plan(t.Context(), false)
+			return plan.Problems, err
+		}},
+		"a copy to be made anew": {why: "what v1 has may be created", do: func(c *Copier) ([]resources.Problem, error) {
+			result, err := c.Copy(t.Context(), nil)
+			return result.Rejected, err
+		}},
+	} {
+		faults.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrs.NewUnauthorized("no")
+		}
+		problems, err := tc.do(w.copier(faults, AskServer()))
+		if !apierrs.IsUnauthorized(err) || len(problems) > 0 {
+			t.Errorf("%s: error %v, problems %v, want the error: %s", name, err, problems, tc.why)
+		}
+	}
+}
+
 // firstForPerson is the first conflict, if a person has to end it.
 func firstForPerson(conflicts []Conflict) string {
 	if len(conflicts) == 0 || !conflicts[0].ForPerson() {
@@ -215,10 +251,13 @@ func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
 		why    string
 		before string // what v1 becomes before the first copy, and after it
 		after  string
+		late   string // and before RemapOwners; empty: nothing
 	}{
 		"withheld":      {why: "the copy ahead has no owners, and v1 changes before the lock", before: owned, after: `{"spec":{"order":7}}`},
 		"owner removed": {why: "v1 has let go of its owner, and nobody has changed the copy", before: owned, after: `{"metadata":{"ownerReferences":null},"spec":{"order":7}}`},
 		"owner added":   {why: "the same", before: `{}`, after: owned},
+		"changed after the copy": {why: "what the copy lacks was never compared, and nobody has taken it away",
+			before: owned, after: `{}`, late: `{"spec":{"order":7}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -239,12 +278,44 @@ func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
 			for range 2 { // again, as after a crash
 				w.mustCopy(locked)
 			}
+			if tc.late != "" {
+				change(tc.late)
+			}
 			remapped, err := locked.RemapOwners(t.Context())
 			w.must(err)
 			if diff := cmp.Diff(RemapResult{Patched: 1}, remapped); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
 			}
+			if tc.late != "" {
+				w.mustCopy(locked)
+			}
 			w.wantVerified(locked)
 		})
+	}
+}
+
+// What is deleted with its owner is found by it: a late write of an object whose owner is gone by now takes no owner off
+// its copy. There is no garbage collector here that would be faster.
+func TestALateWriteKeepsAnOwnerThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	set, tier := kindOf(t, "GlobalNetworkSet"), kindOf(t, "Tier")
+	owner := w.v1("Tier", "metadata: {name: t}\nspec: {order: 5}")
+	w.v1("GlobalNetworkSet", "metadata: {name: a, ownerReferences: [{apiVersion: crd.projectcalico.org/v1, kind: Tier, name: t, uid: "+string(owner.GetUID())+"}]}\nspec: {nets: [10.0.0.0/16]}")
+	c := w.copier(interceptor.Funcs{})
+	w.mustCopy(c)
+	_, err := c.RemapOwners(t.Context())
+	w.must(err)
+	before := w.get(set.V3GVK(), "a")
+	newest := max(parseVersion(before.GetResourceVersion()), parseVersion(w.get(tier.V3GVK(), "t").GetResourceVersion()))
+	since := &migrationv1.Verified{At: metav1.Now(), Revision: int64(newest), Digests: migrationv1.JoinDigests(w.mustVerify(c).Verified())}
+	w.patch(w.get(set.V1GVK(), "a"), `{"spec":{"nets":["10.1.0.0/16"]}}`)
+	w.must(w.client.Delete(t.Context(), w.get(tier.V1GVK(), "t")))
+	late, err := c.BringLate(t.Context(), since)
+	w.must(err)
+	if diff := cmp.Diff([]string{"GlobalNetworkSet a: updated", "Tier t: deleted"}, late.Brought); diff != "" {
+		t.Errorf("brought (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before.GetOwnerReferences(), w.get(set.V3GVK(), "a").GetOwnerReferences()); diff != "" || len(before.GetOwnerReferences()) != 1 {
+		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }
