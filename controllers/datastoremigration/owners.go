@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -124,33 +125,45 @@ func (s *owners) awaitOwnersRights() []rbacv1.PolicyRule {
 }
 
 // awaitCollector gives the garbage collector something to delete, which comes last
-// in its queue. Where it may not be put, nothing is asked.
+// in its queue. Where it cannot be put, nothing is asked. What keeps it from being put or
+// deleted may itself wait for an address, which v1 gives once it is open: after us.
 func (s *owners) awaitCollector(ctx context.Context, sc *scope) error {
 	canary := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.namespace, Name: canaryName,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: canaryName + "-owner", UID: uuid.NewUUID()}},
 	}}
-	err := s.client.Create(ctx, canary)
-	switch class := apierrors.Classify(err); {
+	switch err := tryFor(ctx, sc.Clock, func() error { return s.client.Create(ctx, canary) }); {
 	case apierrs.IsAlreadyExists(err): // we died while we waited
-	case err != nil && (ctx.Err() != nil || apierrors.Retryable(class)):
+	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("ask the garbage collector whether it has caught up: %w", err)
 	case err != nil:
 		sc.Warn("CollectorNotAsked", "owner references come back without asking the garbage collector whether it has caught up: %v", err)
 		return nil
 	}
 	eaten := false
-	err = within(ctx, sc.Clock, func() bool {
+	err := within(ctx, sc.Clock, func() bool {
 		eaten = apierrs.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(canary), canary))
 		return eaten
 	})
 	if err != nil || eaten {
 		return err
 	}
-	if err := client.IgnoreNotFound(s.client.Delete(ctx, canary)); err != nil {
+	switch err := client.IgnoreNotFound(tryFor(ctx, sc.Clock, func() error { return s.client.Delete(ctx, canary) })); {
+	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("delete ConfigMap %s/%s, which the garbage collector has left: %w", canary.Namespace, canary.Name, err)
+	case err != nil:
+		sc.Warn("CanaryLeft", "ConfigMap %s/%s, which the garbage collector was to delete, is left: %v", canary.Namespace, canary.Name, err)
 	}
 	return nil
+}
+
+// tryFor repeats a call that may succeed later, for as long as catchUp.
+func tryFor(ctx context.Context, c clock.Clock, call func() error) (err error) {
+	stopped := within(ctx, c, func() bool {
+		err = call()
+		return !apierrors.Retryable(apierrors.Classify(err))
+	})
+	return cmp.Or(stopped, err)
 }
 
 // within asks until it is met, for as long as catchUp. The error is that of the
