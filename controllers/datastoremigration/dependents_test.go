@@ -250,6 +250,51 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 	}
 }
 
+// What admission lets nobody detach is found before anything is locked: a right to patch is not enough where a plugin
+// asks for the right to delete, too.
+func TestWhatMayNotBeDetached(t *testing.T) {
+	forbidden := func(name string) error {
+		return apierrs.NewForbidden(corev1.Resource("things"), name, errors.New("cannot set an ownerRef on a resource you can't delete"))
+	}
+	cases := map[string]struct {
+		why           string
+		answer        error // to dry runs
+		outside, ofV1 []string
+	}{
+		"nothing refuses": {why: "all is well"},
+		"a plugin":        {why: "OpenShift has it on", answer: forbidden("x"), outside: []string{refusedDetach("ConfigMap shop/settings", forbidden("x"))}, ofV1: []string{refusedDetach("GlobalNetworkPolicy /t.p", forbidden("x"))}},
+		"no dry run":      {why: "the webhook may well let the write pass", answer: apierrs.NewBadRequest(`admission webhook "a.b" does not support dry run`)},
+		"a busy server":   {why: "that passes", answer: apierrs.NewInternalError(errors.New("etcdserver: too many requests"))},
+		"it has changed":  {why: "the step reads it again", answer: apierrs.NewConflict(corev1.Resource("things"), "x", nil)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			second := ownedBy(tierOwner)
+			second.Name = "settings-too" // of a kind one is tried
+			policy := &unstructured.Unstructured{}
+			policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+			policy.SetKind("GlobalNetworkPolicy")
+			policy.SetName("t.p")
+			policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+			cl := allMayBeDone(interceptor.NewClient(newFake().WithObjects(ownedBy(tierOwner), second, policy).Build(), interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, opts ...client.PatchOption) error {
+					if !slices.Contains(opts, client.PatchOption(client.DryRunAll)) {
+						t.Error("a check changes something")
+					}
+					return c.answer
+				},
+			}))
+			e := newEffects(cl, withDependents("ConfigMap"))
+			wantFindings(t, c.why, e.dependents.canBeProtected(), c.outside)
+			wantFindings(t, c.why, e.owners.canBeDetached(), c.ofV1)
+		})
+	}
+}
+
+func refusedDetach(what string, why error) string {
+	return "failure: " + what + " cannot be detached from its owner in Calico, a dry run was refused: " + why.Error()
+}
+
 // mayList answers questions about rights to list, "resource.group" each, and fails the test where something else is listed.
 func mayList(t *testing.T, may []string, c client.WithWatch) client.WithWatch {
 	t.Helper()

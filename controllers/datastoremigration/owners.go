@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
@@ -71,6 +74,35 @@ func detachBy(migration types.UID) func(*copier.Meta) error {
 
 func detachedBy(migration types.UID) func(*copier.Meta) bool {
 	return func(obj *copier.Meta) bool { return resources.IsDetached(obj, migration) }
+}
+
+// canBeDetached finds what detachV1Owners would be refused under the lock.
+func (s *owners) canBeDetached() check.Check {
+	return check.Check{ID: "v1-owners", Waivable: true, Title: "owner references of v1 objects can be changed", Run: func(ctx context.Context) ([]check.Finding, error) {
+		owned, err := s.copier(&migration{}).OwnedV1(ctx)
+		return s.tryDetach(ctx, owned), err
+	}}
+}
+
+// tryDetach asks by dry runs whether admission lets one object of each kind be detached: a right to patch is not enough
+// where a plugin asks for the right to delete, too. What fails for any other reason is left to the step.
+func (s *owners) tryDetach(ctx context.Context, objs []*copier.Meta) (findings []check.Finding) {
+	tried := map[schema.GroupVersionKind]bool{}
+	for _, obj := range objs {
+		changed := obj.DeepCopy()
+		if tried[obj.GroupVersionKind()] || resources.DetachOwners(changed, "dry-run") != nil {
+			continue
+		}
+		tried[obj.GroupVersionKind()] = true
+		err := s.client.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DryRunAll)
+		if !apierrors.Refused(err) || strings.Contains(err.Error(), "does not support dry run") {
+			continue
+		}
+		findings = append(findings, check.Finding{Level: check.Failure,
+			Message: fmt.Sprintf("%s cannot be detached from its owner in Calico, a dry run was refused: %v", nameOf(obj), err),
+			Remedy:  "if this account may not delete it, grant delete on its kind (Helm: controllers.datastoremigration.extraRules); else exempt the account in what refuses it"})
+	}
+	return findings
 }
 
 // attachV1Owners restores to v1 objects what detachV1Owners took.
