@@ -91,10 +91,20 @@ func (p *apiServiceTakeover) staysDisabled(ctx context.Context, sc *scope) error
 		"APIService %s points to a server again; pointing it to the CRDs. Stop what applies it, until Complete", apiServiceName)}
 }
 
-// saveAPIService keeps what is needed to put an APIService back as it was.
+// isRestored is false, too, where somebody has pointed the APIService to a server again and
+// kept its label: kube-apiserver turns that one back to the CRDs.
+func isRestored(svc *apiregistrationv1.APIService) bool {
+	return isAggregated(svc) && svc.Labels[automanagedLabel] == ""
+}
+
+// saveAPIService keeps what is needed to put an APIService back as it was. Our marks are no
+// part of that: other writers merge metadata when they point it to a server again.
 func saveAPIService(svc *apiregistrationv1.APIService) (string, error) {
 	saved := &apiregistrationv1.APIService{TypeMeta: metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"}}
-	copyOnto(saved, svc)
+	copyOnto(saved, svc.DeepCopy())
+	delete(saved.Labels, automanagedLabel)
+	delete(saved.Annotations, migrationv1.AnnotationSavedAPIService)
+	delete(saved.Annotations, migrationv1.AnnotationLockedBy)
 	raw, err := json.Marshal(saved)
 	if err != nil {
 		return "", fmt.Errorf("save APIService %s: %w", svc.Name, err)
@@ -110,7 +120,7 @@ func copyOnto(svc, from *apiregistrationv1.APIService) {
 
 // restoreAPIService puts the saved APIService back, with every label,
 // annotation and field it had. An aggregated one that somebody else made in the
-// meantime is left alone.
+// meantime is left alone, unless it bears our label.
 func (p *apiServiceTakeover) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
@@ -123,7 +133,7 @@ func (p *apiServiceTakeover) restoreAPIService(ctx context.Context, sc *scope) (
 	if !disabled {
 		return nil, sc.Save(ctx, savedAPIServiceKey, "")
 	}
-	if !isAggregated(svc) {
+	if !isRestored(svc) {
 		saved, err := savedOf(sc.Saved(savedAPIServiceKey), svc, sc.Object.UID)
 		if err != nil || saved == nil {
 			return nil, err // nothing was disabled

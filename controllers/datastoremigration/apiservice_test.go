@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +73,61 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 			}
 			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
 				t.Errorf("the CRD of v1: %v", err)
+			}
+		})
+	}
+}
+
+// An operator and GitOps merge metadata: what they point to a server again keeps our marks until we write it, or
+// kube-apiserver turns it back, which it does for the label. None of them may come back with the APIService.
+func TestAnAPIServiceThatComesBackWithOurMarks(t *testing.T) {
+	was := v3Service("calico-api")
+	was.Labels, was.Annotations = map[string]string{"app": "calico"}, map[string]string{"by": "helm"}
+	saved, err := saveAPIService(was)
+	must(t, err)
+	marks := map[string]string{migrationv1.AnnotationSavedAPIService: saved, migrationv1.AnnotationLockedBy: "u"}
+	type side struct {
+		Saved               string // with the state
+		Labels, Annotations map[string]string
+		Spec                apiregistrationv1.APIServiceSpec
+	}
+	cases := map[string]struct {
+		why    string
+		action string // of the machine; none: by hand, without a manager
+		want   side
+	}{
+		"it is disabled again": {why: "what is saved replaces the good copy", action: "AwaitV3Served", want: side{Saved: saved,
+			Labels: map[string]string{automanagedLabel: "true"}, Annotations: marks,
+			Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: resources.V3Version, GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority}}},
+		"it is restored": {why: "kube-apiserver would let the CRDs serve v3 after an abort", action: "RestoreAPIService",
+			want: side{Labels: was.Labels, Annotations: was.Annotations, Spec: was.Spec}},
+		"it is restored by hand": {why: "the same; the state is the manager's", want: side{Saved: saved, Labels: was.Labels, Annotations: was.Annotations, Spec: was.Spec}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			svc, state := was.DeepCopy(), onceState(dm.UID, savedAPIServiceKey, saved)
+			svc.Labels[automanagedLabel] = "true"
+			maps.Copy(svc.Annotations, marks)
+			lock := lockObject(false)
+			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: "u"})
+			cl := newFake().WithStatusSubresource(dm).WithObjects(dm, svc, state, lock).Build()
+			if c.action == "" {
+				glass := NewBreakGlass(cl, resources.Default(), shippedMachine(t))
+				locks, err := glass.Look(t.Context())
+				must(t, err)
+				if !locks.SavedAPIService {
+					t.Errorf("nothing is to be restored: %s", c.why)
+				}
+				must(t, glass.Do(t.Context(), OpenAPIService))
+			} else if _, err := once(t, cl, dm, c.action, nil); err != nil && !isWait(err) {
+				t.Error(err)
+			}
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(svc), svc))
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(state), state))
+			got := side{Saved: string(state.Status.Saved[savedAPIServiceKey]), Labels: svc.Labels, Annotations: svc.Annotations, Spec: svc.Spec}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got): %s\n%s", c.why, diff)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func find(all []migration, uid types.UID) *migration {
 }
 
 // Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
-// lock, unless force says that no manager releases it.
+// lock, unless force says that no manager releases it; and where v3 may not be complete.
 func (l *Locks) Unlock(force bool) (UnlockDecision, error) {
 	if v := l.openHand(); len(v.Deeds) > 0 {
 		return v, nil
@@ -128,7 +128,22 @@ func (l *Locks) Unlock(force bool) (UnlockDecision, error) {
 	case v1Closed:
 		return l.openV1(force)
 	}
+	if by := lockedBy(l.V3); l.V1 != nil && l.taker(by) == nil {
+		return l.besideV1(by, force)
+	}
 	return l.openV3(lockedBy(l.V3), force)
+}
+
+// besideV1 is for a v3 that is closed while v1 is open, by no migration that is known: as far
+// as can be seen v1 is in use, and v3 may lack objects.
+func (l *Locks) besideV1(by types.UID, force bool) (UnlockDecision, error) {
+	switch {
+	case by != "" && createdBy(l.V3) == by:
+		return UnlockDecision{Says: fmt.Sprintf("v1 is open, and a DatastoreMigration that is gone, UID %s, has made the lock of v3", by), Deeds: []LockWrite{DeleteV3Lock}}, nil
+	case !force:
+		return UnlockDecision{}, fmt.Errorf("%w: v1 is open, and v3 may not be complete: Calico would take it for the truth. It was closed by %q, which is no migration that is known; if you know that v3 is complete, --force opens it (docs/operate/break-glass.md)", ErrHeld, by)
+	}
+	return l.openV3(by, force)
 }
 
 // openHand opens what was closed by hand, and nothing else.

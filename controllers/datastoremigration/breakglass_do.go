@@ -44,7 +44,7 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := Locks{Machine: b.machine, SavedAPIService: !isAggregated(svc)}
+	l := Locks{Machine: b.machine, SavedAPIService: !isRestored(svc)}
 	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (b *BreakGlass) deleteMigration(ctx context.Context) error {
 
 func (b *BreakGlass) openAPIService(ctx context.Context) error {
 	svc, err := b.effects.apiService(ctx)
-	if err != nil || isAggregated(svc) {
+	if err != nil || isRestored(svc) {
 		return err
 	}
 	saved, err := b.saved(ctx, &b.locks, svc)

@@ -25,6 +25,13 @@ func glassSide(ready bool, by types.UID) *unstructured.Unstructured {
 	return u
 }
 
+// glassCopy is a v3 side that a migration has created, closed.
+func glassCopy(by types.UID) *unstructured.Unstructured {
+	u := glassSide(false, by)
+	u.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(by), migrationv1.AnnotationMigratedBy: string(by)})
+	return u
+}
+
 func inGlassPhase(phase string) []migration {
 	dm := migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	dm.Status.Phase, dm.Status.Machine.Phase = phase, phase
@@ -112,6 +119,17 @@ func TestUnlock(t *testing.T) {
 		"a migration that is gone, copied ahead": {why: "the lock of v3 lies behind the aggregated API server",
 			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []LockWrite{DeleteV3Lock, RemoveWriteBlock, OpenV1}},
 		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},
+		"v1 is open, a migration that is gone has made v3": {why: "it went while it copied ahead where v3 was served from CRDs before: v3 is not complete",
+			locks: Locks{V1: glassSide(true, ""), V3: glassCopy("gone")}, want: []LockWrite{DeleteV3Lock}},
+		"v1 is open, a migration that is gone has closed v3": {why: "v3 was there before, and is no copy",
+			locks: Locks{V1: glassSide(true, ""), V3: glassSide(false, "gone")}, held: "v1 is open, and v3 may not be complete"},
+		"the same with force": {why: "a person knows that v3 is complete", force: true,
+			locks: Locks{V1: glassSide(true, ""), V3: glassSide(false, "gone")}, want: []LockWrite{OpenV3}},
+		"v1 is open, v3 is closed without a name": {why: "calicoctl leaves none, whichever side is in use",
+			locks: Locks{V1: glassSide(true, ""), V3: glassSide(false, "")}, held: "v1 is open, and v3 may not be complete"},
+		"v1 is open, a migration copies ahead": {why: "its manager opens v3 when it is complete",
+			locks: Locks{V1: glassSide(true, ""), V3: glassCopy("u"), Migrations: inGlassPhase("Pending")}, held: "to-v3 has closed v3"},
+		"there is no v1": {why: "v3 is all there is", locks: Locks{V3: glassSide(false, "gone")}, want: []LockWrite{OpenV3}},
 		"a phase of another file": {why: "it is unknown whether v3 is in use already", force: true,
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Approving")}, held: "give the machine file that the manager runs with -f"},
 		"closed without a name": {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []LockWrite{OpenV1}},

@@ -387,6 +387,6 @@ func (s *dependents) canBeProtected() check.Check {
 					need, DetachAction, strings.Join(examples(need.For, asIs), ", ")),
 				Remedy: fmt.Sprintf("add {apiGroups: [%q], resources: [%s]} to the Helm value %s", need.Group, need.Resource, patchValue)})
 		}
-		return findings, err
+		return append(findings, s.owners.tryDetach(ctx, all.found)...), err
 	}}
 }

@@ -2,10 +2,12 @@ package datastoremigration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -55,40 +57,68 @@ func withoutCollector(c client.WithWatch) client.WithWatch {
 }
 
 // References come back to v1 objects when the garbage collector has done what it had in its queue for having missed the owners,
-// and not before: it would delete the objects.
+// and not before: it would delete the objects. Where it cannot be asked they come back all the same: v1 is unlocked after them.
 func TestOwnersOfV1ComeBackAfterTheCollector(t *testing.T) {
-	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
-	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": "all()"}}}
-	policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
-	policy.SetKind("GlobalNetworkPolicy")
-	policy.SetName("t.p")
-	policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
-	var order []string
-	cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, policy).Build(), interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if obj.GetName() != canaryName {
-				return c.Create(ctx, obj, opts...)
-			}
-			order = append(order, "the collector is asked")
-			return nil // it has eaten it already
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if obj.GetName() == policy.GetName() {
-				order = append(order, "owners are written")
-			}
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-	})
-	for _, action := range []string{"DetachV1Owners", "AttachV1Owners"} {
-		_, err := once(t, cl, dm, action, nil)
-		must(t, err)
+	noPod := apierrs.NewInternalError(errors.New(`failed calling webhook "guard.shop": no endpoints available`))
+	cases := map[string]struct {
+		why            string
+		eaten          bool  // the canary, as soon as it is there
+		create, remove error // of the canary
+	}{
+		"it runs":               {why: "it has caught up", eaten: true},
+		"it does not run":       {why: "the lock does not depend on it"},
+		"no canary can be put":  {why: "the pod of a webhook may need an address, which it gets once v1 is open", create: noPod},
+		"the canary cannot go":  {why: "the same of a webhook that is asked about deletions", remove: noPod},
+		"the canary may not go": {why: "a policy that refuses it does not keep v1 locked", remove: apierrs.NewForbidden(corev1.Resource("configmaps"), canaryName, nil)},
 	}
-	if diff := cmp.Diff([]string{"owners are written", "the collector is asked", "owners are written"}, order); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
-	if diff := cmp.Diff([]metav1.OwnerReference{tierOwner}, policy.GetOwnerReferences()); diff != "" {
-		t.Errorf("owners afterwards (-want +got):\n%s", diff)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // in which it waits for nothing
+				dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+				policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": "all()"}}}
+				policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+				policy.SetKind("GlobalNetworkPolicy")
+				policy.SetName("t.p")
+				policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+				var order []string
+				cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, policy).Build(), interceptor.Funcs{
+					Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+						if obj.GetName() != canaryName {
+							return cl.Create(ctx, obj, opts...)
+						}
+						order = append(order, "the collector is asked")
+						if c.create != nil || c.eaten {
+							return c.create
+						}
+						return cl.Create(ctx, obj, opts...)
+					},
+					Delete: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+						if c.remove != nil {
+							return c.remove
+						}
+						return cl.Delete(ctx, obj, opts...)
+					},
+					Patch: func(ctx context.Context, cl client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+						if obj.GetName() == policy.GetName() {
+							order = append(order, "owners are written")
+						}
+						return cl.Patch(ctx, obj, patch, opts...)
+					},
+				})
+				for _, action := range []string{"DetachV1Owners", "AttachV1Owners"} {
+					if _, err := once(t, cl, dm, action, nil); err != nil {
+						t.Errorf("%s: %v: %s", action, err, c.why)
+					}
+				}
+				if diff := cmp.Diff([]string{"owners are written", "the collector is asked", "owners are written"}, slices.Compact(order)); diff != "" {
+					t.Errorf("(-want +got): %s\n%s", c.why, diff)
+				}
+				must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+				if diff := cmp.Diff([]metav1.OwnerReference{tierOwner}, policy.GetOwnerReferences()); diff != "" {
+					t.Errorf("owners afterwards (-want +got): %s\n%s", c.why, diff)
+				}
+			})
+		})
 	}
 }
 
@@ -218,6 +248,51 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What admission lets nobody detach is found before anything is locked: a right to patch is not enough where a plugin
+// asks for the right to delete, too.
+func TestWhatMayNotBeDetached(t *testing.T) {
+	forbidden := func(name string) error {
+		return apierrs.NewForbidden(corev1.Resource("things"), name, errors.New("cannot set an ownerRef on a resource you can't delete"))
+	}
+	cases := map[string]struct {
+		why           string
+		answer        error // to dry runs
+		outside, ofV1 []string
+	}{
+		"nothing refuses": {why: "all is well"},
+		"a plugin":        {why: "OpenShift has it on", answer: forbidden("x"), outside: []string{refusedDetach("ConfigMap shop/settings", forbidden("x"))}, ofV1: []string{refusedDetach("GlobalNetworkPolicy /t.p", forbidden("x"))}},
+		"no dry run":      {why: "the webhook may well let the write pass", answer: apierrs.NewBadRequest(`admission webhook "a.b" does not support dry run`)},
+		"a busy server":   {why: "that passes", answer: apierrs.NewInternalError(errors.New("etcdserver: too many requests"))},
+		"it has changed":  {why: "the step reads it again", answer: apierrs.NewConflict(corev1.Resource("things"), "x", nil)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			second := ownedBy(tierOwner)
+			second.Name = "settings-too" // of a kind one is tried
+			policy := &unstructured.Unstructured{}
+			policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+			policy.SetKind("GlobalNetworkPolicy")
+			policy.SetName("t.p")
+			policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+			cl := allMayBeDone(interceptor.NewClient(newFake().WithObjects(ownedBy(tierOwner), second, policy).Build(), interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, opts ...client.PatchOption) error {
+					if !slices.Contains(opts, client.PatchOption(client.DryRunAll)) {
+						t.Error("a check changes something")
+					}
+					return c.answer
+				},
+			}))
+			e := newEffects(cl, withDependents("ConfigMap"))
+			wantFindings(t, c.why, e.dependents.canBeProtected(), c.outside)
+			wantFindings(t, c.why, e.owners.canBeDetached(), c.ofV1)
+		})
+	}
+}
+
+func refusedDetach(what string, why error) string {
+	return "failure: " + what + " cannot be detached from its owner in Calico, a dry run was refused: " + why.Error()
 }
 
 // mayList answers questions about rights to list, "resource.group" each, and fails the test where something else is listed.

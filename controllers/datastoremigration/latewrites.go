@@ -29,7 +29,7 @@ type lateWrites struct {
 }
 
 func (s *lateWrites) rights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get patch"), s.lists(), s.onV1CRDs("get"), s.onV3("get create patch delete"), s.onV3Status("patch"))
+	return grants(onAPIService("get patch"), s.lists(), s.onV1CRDs("get"), s.onV3("get create patch delete"), s.onV3Status("patch"), s.onV3Finalizers())
 }
 
 // bring brings to v3 what has landed since the comparison, as often as the step runs, and a last time after the API

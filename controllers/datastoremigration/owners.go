@@ -1,19 +1,23 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
@@ -72,6 +76,35 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 	return func(obj *copier.Meta) bool { return resources.IsDetached(obj, migration) }
 }
 
+// canBeDetached finds what detachV1Owners would be refused under the lock.
+func (s *owners) canBeDetached() check.Check {
+	return check.Check{ID: "v1-owners", Waivable: true, Title: "owner references of v1 objects can be changed", Run: func(ctx context.Context) ([]check.Finding, error) {
+		owned, err := s.copier(&migration{}).OwnedV1(ctx)
+		return s.tryDetach(ctx, owned), err
+	}}
+}
+
+// tryDetach asks by dry runs whether admission lets one object of each kind be detached: a right to patch is not enough
+// where a plugin asks for the right to delete, too. What fails for any other reason is left to the step.
+func (s *owners) tryDetach(ctx context.Context, objs []*copier.Meta) (findings []check.Finding) {
+	tried := map[schema.GroupVersionKind]bool{}
+	for _, obj := range objs {
+		changed := obj.DeepCopy()
+		if tried[obj.GroupVersionKind()] || resources.DetachOwners(changed, "dry-run") != nil {
+			continue
+		}
+		tried[obj.GroupVersionKind()] = true
+		err := s.client.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DryRunAll)
+		if !apierrors.Refused(err) || strings.Contains(err.Error(), "does not support dry run") {
+			continue
+		}
+		findings = append(findings, check.Finding{Level: check.Failure,
+			Message: fmt.Sprintf("%s cannot be detached from its owner in Calico, a dry run was refused: %v", nameOf(obj), err),
+			Remedy:  "if this account may not delete it, grant delete on its kind (Helm: controllers.datastoremigration.extraRules); else exempt the account in what refuses it"})
+	}
+	return findings
+}
+
 // attachV1Owners restores to v1 objects what detachV1Owners took.
 func (s *owners) attachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.fence.letUsPass(ctx, sc); err != nil {
@@ -124,33 +157,45 @@ func (s *owners) awaitOwnersRights() []rbacv1.PolicyRule {
 }
 
 // awaitCollector gives the garbage collector something to delete, which comes last
-// in its queue. Where it may not be put, nothing is asked.
+// in its queue. Where it cannot be put, nothing is asked. What keeps it from being put or
+// deleted may itself wait for an address, which v1 gives once it is open: after us.
 func (s *owners) awaitCollector(ctx context.Context, sc *scope) error {
 	canary := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.namespace, Name: canaryName,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: canaryName + "-owner", UID: uuid.NewUUID()}},
 	}}
-	err := s.client.Create(ctx, canary)
-	switch class := apierrors.Classify(err); {
+	switch err := tryFor(ctx, sc.Clock, func() error { return s.client.Create(ctx, canary) }); {
 	case apierrs.IsAlreadyExists(err): // we died while we waited
-	case err != nil && (ctx.Err() != nil || apierrors.Retryable(class)):
+	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("ask the garbage collector whether it has caught up: %w", err)
 	case err != nil:
 		sc.Warn("CollectorNotAsked", "owner references come back without asking the garbage collector whether it has caught up: %v", err)
 		return nil
 	}
 	eaten := false
-	err = within(ctx, sc.Clock, func() bool {
+	err := within(ctx, sc.Clock, func() bool {
 		eaten = apierrs.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(canary), canary))
 		return eaten
 	})
 	if err != nil || eaten {
 		return err
 	}
-	if err := client.IgnoreNotFound(s.client.Delete(ctx, canary)); err != nil {
+	switch err := client.IgnoreNotFound(tryFor(ctx, sc.Clock, func() error { return s.client.Delete(ctx, canary) })); {
+	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("delete ConfigMap %s/%s, which the garbage collector has left: %w", canary.Namespace, canary.Name, err)
+	case err != nil:
+		sc.Warn("CanaryLeft", "ConfigMap %s/%s, which the garbage collector was to delete, is left: %v", canary.Namespace, canary.Name, err)
 	}
 	return nil
+}
+
+// tryFor repeats a call that may succeed later, for as long as catchUp.
+func tryFor(ctx context.Context, c clock.Clock, call func() error) (err error) {
+	stopped := within(ctx, c, func() bool {
+		err = call()
+		return !apierrors.Retryable(apierrors.Classify(err))
+	})
+	return cmp.Or(stopped, err)
 }
 
 // within asks until it is met, for as long as catchUp. The error is that of the

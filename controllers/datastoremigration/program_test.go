@@ -5,10 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/resources"
 )
 
 func shipped(t *testing.T) *fsm.Definition {
@@ -43,5 +47,34 @@ func TestShippedMachineFitsTheProgram(t *testing.T) {
 		if !slices.ContainsFunc(def.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Acquire == action }) {
 			t.Errorf("the program asks whether what %s takes is held, and nothing in the file is", action)
 		}
+	}
+}
+
+// An owner may bear blockOwnerDeletion: some API servers let nobody write that without a right to the finalizers of the owner.
+func TestWhoWritesOwnersMayBlockTheirDeletion(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		want []string
+	}{
+		CopyAction:         {why: "copies are created with their owners", want: []string{"update tiers/finalizers.projectcalico.org"}},
+		"RemapOwners":      {why: "it adds those that were withheld", want: []string{"update tiers/finalizers.projectcalico.org"}},
+		"BringLateWrites":  {why: "it copies", want: []string{"update tiers/finalizers.projectcalico.org"}},
+		"AttachDependents": {why: "back to either side", want: []string{"update tiers/finalizers.crd.projectcalico.org", "update tiers/finalizers.projectcalico.org"}},
+		"AttachV1Owners":   {why: "references of v1 name either group, and v1 is locked until they are back", want: []string{"update tiers/finalizers.crd.projectcalico.org", "update tiers/finalizers.projectcalico.org"}},
+		"DetachV1Owners":   {why: "it only takes them off"},
+	}
+	actions := Program(nil, Settings{Registry: resources.Default()}).Actions
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, need := range rbac.Union(rbac.Flatten(name, actions[name].Rights...)) {
+				if need.Resource == "tiers/finalizers" {
+					got = append(got, need.String())
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got): %s\n%s", c.why, diff)
+			}
+		})
 	}
 }

@@ -133,6 +133,16 @@ func (c *cluster) onV3Status(verbs string) []rbacv1.PolicyRule {
 	return allOf(verbs, resources.V3Group, kinds, func(kind *resources.Kind) string { return kind.V3Plural() + "/status" })
 }
 
+// onV1Finalizers and onV3Finalizers are the rights without which the admission plugin OwnerReferencesPermissionEnforcement
+// refuses a new reference with blockOwnerDeletion to a Calico object. No request uses them.
+func (c *cluster) onV1Finalizers() []rbacv1.PolicyRule {
+	return allOf("update", resources.V1Group, c.registry.Kinds(), func(kind *resources.Kind) string { return kind.V1Plural() + "/finalizers" })
+}
+
+func (c *cluster) onV3Finalizers() []rbacv1.PolicyRule {
+	return allOf("update", resources.V3Group, c.registry.Kinds(), func(kind *resources.Kind) string { return kind.V3Plural() + "/finalizers" })
+}
+
 // onV1Lock and onV3Lock are about the one object that holds the lock.
 func (c *cluster) onV1Lock(verbs string) []rbacv1.PolicyRule {
 	return withCRD(rule(verbs, resources.V1Group, c.registry.Lock().V1Plural(), clusterInformationName), c.registry.Lock().V1CRDName())

@@ -39,3 +39,9 @@ func nudges(n rbac.Need) bool {
 func inTier(n rbac.Need) bool {
 	return n.Group == resources.V3Group && strings.HasPrefix(n.Resource, "tier.")
 }
+
+// inFinalizers are rights that nobody uses: the admission plugin OwnerReferencesPermissionEnforcement, where it runs,
+// refuses references with blockOwnerDeletion without them.
+func inFinalizers(n rbac.Need) bool {
+	return (n.Group == resources.V1Group || n.Group == resources.V3Group) && n.Verb == "update" && strings.HasSuffix(n.Resource, "/finalizers")
+}
