@@ -78,9 +78,9 @@ Unknown flags are ignored.`,
 			if len(args) > 1 {
 				o.args = args[1:]
 			}
-			var err error
-			if o.timeout, err = timeout(os.Getenv(timeoutEnv)); err != nil {
-				return err
+			var warning string
+			if o.timeout, warning = timeout(os.Getenv(timeoutEnv)); warning != "" {
+				o.log.Warn(warning)
 			}
 			return run(cmd.Context(), o)
 		},
@@ -89,16 +89,17 @@ Unknown flags are ignored.`,
 	return cmd
 }
 
-// timeout is 0 if nothing is said.
-func timeout(text string) (time.Duration, error) {
+// timeout is 0, for the default, if nothing is said, and with a warning if that cannot be used: as with the peer's proxy.
+// It protects nobody, so a server that ran there is not to stop for it.
+func timeout(text string) (d time.Duration, warning string) {
 	if text == "" {
-		return 0, nil
+		return 0, ""
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%s=%q is not a duration: write one such as 90s, or leave it out", timeoutEnv, text)
+		return 0, fmt.Sprintf("%s=%q is not a duration such as 90s: the default is taken", timeoutEnv, text)
 	}
-	return d, nil
+	return d, ""
 }
 
 // run serves until ctx is done, and then until what is under way has ended.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 // lookEvery is how soon a pod that became ready is noticed.
@@ -62,13 +64,19 @@ func pending(s *appsv1.StatefulSet) string {
 }
 
 // Hosts are the names and the port of the pods that the backend is to have, in the order of their numbers. The DNS of
-// the cluster knows those that are ready.
+// the cluster knows those that are ready. A StatefulSet that ToolHive's proxy has made gives its pods no names, because
+// there is no Service of the one that it names, which cannot be changed: it is answered as one host at most, with which
+// all goes to the Service.
 func Hosts(ctx context.Context, c client.Client, namespace, name string, port int32) ([]string, error) {
 	var live appsv1.StatefulSet
 	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &live); err != nil {
 		return nil, fmt.Errorf("read StatefulSet %s/%s: %w", namespace, name, err)
 	}
-	hosts := make([]string, ptr.Deref(live.Spec.Replicas, 1))
+	pods := ptr.Deref(live.Spec.Replicas, 1)
+	if live.Spec.ServiceName != v1beta1.HeadlessServiceName(name) {
+		pods = min(pods, 1)
+	}
+	hosts := make([]string, pods)
 	for i := range hosts {
 		hosts[i] = net.JoinHostPort(fmt.Sprintf("%s-%d.%s", name, i, live.Spec.ServiceName), strconv.Itoa(int(port)))
 	}

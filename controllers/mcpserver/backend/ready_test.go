@@ -62,11 +62,12 @@ func TestPending(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
-	set := func(replicas *int32) *appsv1.StatefulSet {
+	named := func(service string, replicas *int32) *appsv1.StatefulSet {
 		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tools", Name: "fetch"}}
-		s.Spec.ServiceName, s.Spec.Replicas = "mcp-fetch-headless", replicas
+		s.Spec.ServiceName, s.Spec.Replicas = service, replicas
 		return s
 	}
+	set := func(replicas *int32) *appsv1.StatefulSet { return named("mcp-fetch-headless", replicas) }
 	for name, c := range map[string]struct {
 		why   string
 		there []client.Object
@@ -77,6 +78,9 @@ func TestHosts(t *testing.T) {
 		"no count":  {"the API server's default is 1", []client.Object{set(nil)}, []string{"fetch-0.mcp-fetch-headless:8080"}, false},
 		"stopped":   {"there is none", []client.Object{set(new(int32(0)))}, []string{}, false},
 		"not there": {"none is not known", nil, nil, true},
+		"of ToolHive": {"there is no Service fetch, so its pods have no names: with one host, the Service mcp-fetch is called",
+			[]client.Object{named("fetch", new(int32(2)))}, []string{"fetch-0.fetch:8080"}, false},
+		"of ToolHive, stopped": {"there is none", []client.Object{named("fetch", new(int32(0)))}, []string{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Hosts(t.Context(), fake.NewClientBuilder().WithObjects(c.there...).Build(), "tools", "fetch", 8080)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 )
 
 func TestEachClientHasItsVersion(t *testing.T) {
@@ -116,6 +117,40 @@ func TestStoppedServerIsNotHealthy(t *testing.T) {
 				stop()
 				if (starts > 0) != test.starts || starts > 13 {
 					t.Errorf("started again %d times in an hour, want that: %v, and not all the time", starts, test.starts)
+				}
+			})
+		})
+	}
+}
+
+// A server that was not asked owes nothing. One that reads nothing fills the budget itself, and is started again.
+func TestPingThatCannotBeSent(t *testing.T) {
+	for name, test := range map[string]struct {
+		why    string
+		full   time.Duration // for how long there is no room for a ping
+		starts int
+	}{
+		"for a while":   {"it has been silent for less than a minute", 30 * time.Second, 0},
+		"for too long":  {"it may be why there is no room", 2 * time.Minute, 1},
+		"before a ping": {"there is room again when one is due", 5 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				starts, requests := 0, limit.NewBudget(1<<20)
+				b, stop := run(t, bridge.Options{Requests: requests, Restart: func(context.Context) error { starts++; return nil }, Open: saying(func(m message) string {
+					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%.0f,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, m.ID)
+				})})
+				time.Sleep(time.Second)
+				all := int(requests.Left())
+				if !requests.Take(all) {
+					t.Fatal("the greeting has not given back what it took")
+				}
+				time.Sleep(test.full)
+				requests.Give(all)
+				time.Sleep(2 * time.Minute)
+				ok, said := b.Health()
+				if stop(); !ok || starts != test.starts {
+					t.Errorf("%s: started again %d times, want %d; healthy at last: %v, %s", test.why, starts, test.starts, ok, said)
 				}
 			})
 		})

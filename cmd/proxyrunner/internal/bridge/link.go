@@ -261,6 +261,12 @@ func (l *link) heard() {
 
 func (l *link) heardLocked() { l.heardAt, l.pingedAt = time.Now(), time.Time{} }
 
+func (l *link) silence() time.Duration {
+	l.bridge.mu.Lock()
+	defer l.bridge.mu.Unlock()
+	return l.silenceLocked()
+}
+
 // silenceLocked is for how long the server has owed a sign of life.
 func (l *link) silenceLocked() time.Duration {
 	if l.pingedAt.IsZero() {
@@ -284,7 +290,8 @@ func (l *link) watch(ctx context.Context) error {
 		if !l.owes() {
 			continue
 		}
-		if _, why := l.roundTrip(ctx, "ping", nil, patience); why != nil && l.owes() {
+		// A ping may come to nothing at once, because it could not be sent: the server is asked again then.
+		if _, why := l.roundTrip(ctx, "ping", nil, patience); why != nil && l.silence() >= patience {
 			return l.startAgain(ctx, fmt.Errorf("it has said nothing for %s", patience))
 		}
 	}

@@ -52,6 +52,8 @@ type Stream struct {
 func (p *Relay) Open(ctx context.Context, client *http.Request) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	end := func() { cancel(nil) }
+	client = client.WithContext(ctx) // a copy, which is kept for as long as the stream: without what the client has sent
+	client.Body, client.GetBody = http.NoBody, nil
 	slow := time.AfterFunc(endpointTime, func() { cancel(fmt.Errorf("the MCP server has not said within %s where messages go", endpointTime)) })
 	defer slow.Stop()
 	answer, err := p.send(ctx, client, http.MethodGet, SSEPath, nil)

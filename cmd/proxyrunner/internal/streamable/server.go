@@ -230,14 +230,15 @@ func (o *opening) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // WriteHeader is that of http.ResponseWriter.
 func (o *opening) WriteHeader(status int) {
-	if id := o.Header().Get(sessionHeader); id != "" && o.server.find(id) == nil {
-		o.server.mu.Lock()
-		o.server.sessions[id] = o.session
-		o.server.mu.Unlock()
+	server := o.server // all that outlives the response, which holds the request
+	if id := o.Header().Get(sessionHeader); id != "" && server.find(id) == nil {
+		server.mu.Lock()
+		server.sessions[id] = o.session
+		server.mu.Unlock()
 		context.AfterFunc(o.ctx, func() {
-			o.server.mu.Lock()
-			defer o.server.mu.Unlock()
-			delete(o.server.sessions, id)
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			delete(server.sessions, id)
 		})
 	}
 	o.ResponseWriter.WriteHeader(status)

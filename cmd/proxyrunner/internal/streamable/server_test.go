@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -276,4 +277,32 @@ func TestSessionEndsWithTheServer(t *testing.T) {
 		t.Errorf("a call: %v", err)
 	}
 	t.Logf("the SDK says: %v", err)
+}
+
+// A session lasts for hours; what its client has sent to begin it does not.
+func TestMemoryOfSessions(t *testing.T) {
+	const sessions, padding = 10, 1 << 20
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	server := newSSEServer()
+	at, _ := proxy(t, server)
+	body := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"},"x":"` +
+		strings.Repeat("x", padding) + `"}}`
+	before := heap()
+	for range sessions {
+		if status, text := post(t, at+"/mcp", "", body); status != http.StatusOK {
+			t.Fatalf("initialize: status %d %s", status, text)
+		}
+	}
+	grown := heap() - before
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if server.clients != sessions || grown > sessions*padding/3 {
+		t.Errorf("%d sessions of %d hold %d KiB, want that the %d KiB with which they began are free", server.clients, sessions, grown>>10, sessions*padding>>10)
+	}
 }
