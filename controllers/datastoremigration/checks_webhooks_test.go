@@ -93,6 +93,7 @@ func TestTryV3Writes(t *testing.T) {
 		before  before
 		hook    bool // there is a webhook on v3, which refuses everything
 		waived  bool
+		owned   bool // a v1 object has an owner in Calico
 		refused []string
 	}{
 		"nobody is asked":   {why: "there is no webhook", before: before{v1: &open}, refused: []string{}},
@@ -101,7 +102,9 @@ func TestTryV3Writes(t *testing.T) {
 		"no lock there":     {why: "it would be created", before: before{v1: &open, disabled: true}, hook: true, refused: []string{denied("create")}},
 		"a lock of ours":    {why: "it is opened, or deleted", before: before{v1: &open, v3: &closed, disabled: true}, hook: true, refused: []string{denied("patch"), denied("delete")}},
 		"a lock of another": {why: "it is closed and opened, and stays", before: before{v1: &open, v3: &open, disabled: true}, hook: true, refused: []string{denied("patch")}},
-		"all pass":          {why: "nothing is refused", before: before{v1: &open, v3: &closed, disabled: true}, refused: []string{}},
+		"all pass":          {why: "nothing is refused", before: before{v1: &open, v3: &closed, disabled: true}, owned: true, refused: []string{}},
+		"an owner in v1": {why: "it is taken off under the lock", before: before{v1: &open}, hook: true, waived: true, owned: true,
+			refused: []string{"GlobalNetworkPolicy /t.p cannot be detached from its owner in Calico, a dry run was refused: admission webhook"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +114,9 @@ func TestTryV3Writes(t *testing.T) {
 			if c.hook {
 				all := []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
 				must(t, cl.Create(t.Context(), &configured(webhookRule(all, "*", "*"), admissionregistrationv1.ValidatingWebhook{Name: "h"})[0]))
+			}
+			if c.owned {
+				must(t, cl.Create(t.Context(), ownedPolicy()))
 			}
 			if c.waived {
 				dm.Annotations = map[string]string{migrationv1.AnnotationWaive: migrationv1.Waiver(webhooksCheck, dm.UID)}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
@@ -75,11 +76,7 @@ func TestOwnersOfV1ComeBackAfterTheCollector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // in which it waits for nothing
 				dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
-				policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": "all()"}}}
-				policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
-				policy.SetKind("GlobalNetworkPolicy")
-				policy.SetName("t.p")
-				policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+				policy := ownedPolicy()
 				var order []string
 				cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, policy).Build(), interceptor.Funcs{
 					Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -271,12 +268,7 @@ func TestWhatMayNotBeDetached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			second := ownedBy(tierOwner)
 			second.Name = "settings-too" // of a kind one is tried
-			policy := &unstructured.Unstructured{}
-			policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
-			policy.SetKind("GlobalNetworkPolicy")
-			policy.SetName("t.p")
-			policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
-			cl := allMayBeDone(interceptor.NewClient(newFake().WithObjects(ownedBy(tierOwner), second, policy).Build(), interceptor.Funcs{
+			cl := allMayBeDone(interceptor.NewClient(newFake().WithObjects(ownedBy(tierOwner), second, ownedPolicy()).Build(), interceptor.Funcs{
 				Patch: func(_ context.Context, _ client.WithWatch, _ client.Object, _ client.Patch, opts ...client.PatchOption) error {
 					if !slices.Contains(opts, client.PatchOption(client.DryRunAll)) {
 						t.Error("a check changes something")
@@ -286,9 +278,22 @@ func TestWhatMayNotBeDetached(t *testing.T) {
 			}))
 			e := newEffects(cl, withDependents("ConfigMap"))
 			wantFindings(t, c.why, e.dependents.canBeProtected(), c.outside)
-			wantFindings(t, c.why, e.owners.canBeDetached(), c.ofV1)
+			wantFindings(t, c.why, check.Check{Run: func(ctx context.Context) ([]check.Finding, error) {
+				owned, err := e.owners.copier(&migration{}).OwnedV1(ctx)
+				return e.owners.tryDetach(ctx, owned), err
+			}}, c.ofV1)
 		})
 	}
+}
+
+// ownedPolicy is a v1 object with an owner in Calico.
+func ownedPolicy() *unstructured.Unstructured {
+	policy := &unstructured.Unstructured{}
+	policy.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+	policy.SetKind("GlobalNetworkPolicy")
+	policy.SetName("t.p")
+	policy.SetOwnerReferences([]metav1.OwnerReference{tierOwner})
+	return policy
 }
 
 func refusedDetach(what string, why error) string {

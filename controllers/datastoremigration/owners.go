@@ -76,14 +76,6 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 	return func(obj *copier.Meta) bool { return resources.IsDetached(obj, migration) }
 }
 
-// canBeDetached finds what detachV1Owners would be refused under the lock.
-func (s *owners) canBeDetached() check.Check {
-	return check.Check{ID: "v1-owners", Waivable: true, Title: "owner references of v1 objects can be changed", Run: func(ctx context.Context) ([]check.Finding, error) {
-		owned, err := s.copier(&migration{}).OwnedV1(ctx)
-		return s.tryDetach(ctx, owned), err
-	}}
-}
-
 // tryDetach asks by dry runs whether admission lets one object of each kind be detached: a right to patch is not enough
 // where a plugin asks for the right to delete, too. What fails for any other reason is left to the step.
 func (s *owners) tryDetach(ctx context.Context, objs []*copier.Meta) (findings []check.Finding) {

@@ -31,7 +31,7 @@ type preflight struct {
 }
 
 func (s *preflight) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, apiServersRights(), s.onV1CRDs("get"), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.onV1("patch"), s.builtInTierRights(), admissionRights(),
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, apiServersRights(), s.onV1CRDs("get"), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
 		peerRights(), tigeraOperatorRights(), cniRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
@@ -82,7 +82,7 @@ func (s *preflight) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	copyAhead := s.door.canCopyAhead(all)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.fence.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.components.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), s.dependents.owners.canBeDetached(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.v1Webhooks(), s.dryRuns.v3Webhooks(copyAhead), s.quota.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.components.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.v1Webhooks(), s.dryRuns.v3Webhooks(copyAhead), s.quota.hasSpace(dm),
 	}
 	checks = append(checks, s.servers.everyServer()...)
 	if s.settings.Pod.Name != "" {

@@ -84,7 +84,7 @@ func newEffects(c client.Client, settings Settings) *effects {
 	e.owners = &owners{copiers: over, namespace: namespace, fence: e.fence}
 	e.dependents = &dependents{copiers: over, owners: e.owners}
 	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, quota: e.quota}
-	e.dryRuns = &dryRuns{copiers: over, door: e.door}
+	e.dryRuns = &dryRuns{copiers: over, door: e.door, owners: e.owners}
 	e.backups = &backups{cluster: on, namespace: namespace}
 	e.cleanUp = &cleanUp{copiers: over, backups: e.backups}
 	e.lateWrites = &lateWrites{copiers: over, door: e.door, timeout: cmp.Or(settings.RequestTimeout, DefaultRequestTimeout)}
@@ -164,10 +164,10 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: e.v1Lock.whileLocked(e.copying.verify),
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
-		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
+		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; and whether owners may be taken off v1 objects. Changes nothing.",
 			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: e.dryRuns.tryV3Writes,
 			Rights: grants(webhookRights(), onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch delete"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()),
-				e.onV3("list patch delete"), e.onV3CRDs("get"))},
+				e.onV3("list patch delete"), e.onV3CRDs("get"), e.onV1("list patch"), e.onV1CRDs("get"))},
 		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace, and whether the CNI plugin will.",
 			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings, "restart": fsm.TypeStrings,
 				"configMap": fsm.TypeString, "configMapHasGroup": fsm.TypeBool}}, Do: e.components.observeRollout, Rights: grants(observeRolloutRights(), e.datastoreRights())},

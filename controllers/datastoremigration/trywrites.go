@@ -20,14 +20,15 @@ import (
 type dryRuns struct {
 	copiers
 
-	door *door
+	door   *door
+	owners *owners
 }
 
 // webhooksCheck is the id of the check about webhooks that are asked about writes of v3.
 const webhooksCheck = "v3-webhooks"
 
 // tryV3Writes finds what admission would refuse when it is too late: a refusal to open v3 would keep it closed, and one
-// to delete copies would keep a retreat from its end. What can be reached is asked by dry runs; they change nothing.
+// to delete copies would keep a retreat from its end; and what it would refuse of v1 under the lock. What can be reached is asked by dry runs; they change nothing.
 func (s *dryRuns) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 	refused := []string{} // nil is no list to the machine
 	blocked, err := s.door.overV3(ctx, sc, func(version string) error {
@@ -42,15 +43,20 @@ func (s *dryRuns) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	owned, err := s.copier(sc.Object).OwnedV1(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refused = append(refused, examples(s.owners.tryDetach(ctx, owned), check.Finding.String)...)
 	if blocked != "" && !isWaived(sc.Object, webhooksCheck) {
 		hooks, err := s.webhooksOnV3(ctx)
 		if err != nil {
 			return nil, err
 		}
-		refused = examples(hooks, func(hook string) string {
+		refused = append(refused, examples(hooks, func(hook string) string {
 			f := untried(hook, blocked)
 			return fmt.Sprintf("%s, or waive it with the annotation %s", f, waiverFor(sc.Object, webhooksCheck))
-		})
+		})...)
 	}
 	return outputs{"refused": refused}, nil
 }
