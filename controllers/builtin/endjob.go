@@ -125,6 +125,16 @@ type jobNote struct {
 	Run int `json:"run,omitempty"`
 }
 
+// jobNotes are all notes of Jobs, and that of one. A Job that cannot be noted must not be created.
+func (c *call) jobNotes(first string) (notes map[string]jobNote, note jobNote, err error) {
+	notes, err = readNotes[jobNote](c, savedJobs)
+	note, known := notes[first]
+	if err == nil && !known {
+		_, err = encodeNotes(c, savedJobs, notes, noteRoom)
+	}
+	return notes, note, err
+}
+
 func (n jobNote) outputs(name string) outputs {
 	return outputs{"name": name, "succeeded": n.Succeeded, "message": n.Message}
 }

@@ -49,16 +49,10 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	notes, err := readNotes[jobNote](c, savedJobs)
+	first := c.nameOfRun(name, 0)
+	notes, note, err := c.jobNotes(first)
 	if err != nil {
 		return nil, err
-	}
-	first := c.nameOfRun(name, 0)
-	note, known := notes[first]
-	if !known { // a Job that cannot be noted must not be created
-		if _, err := encodeNotes(c, savedJobs, notes, noteRoom); err != nil {
-			return nil, err
-		}
 	}
 	wanted.SetName(c.nameOfRun(name, note.Run))
 	if note.Done {

@@ -1,8 +1,9 @@
 package builtin_test
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -40,43 +41,45 @@ func TestAReleaseWhoseVersionIsNotServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaiting(t, "v1beta1 not to be served", func(ctx context.Context) error {
-		if err := listed(ctx); !apierrs.IsNotFound(err) {
-			return fmt.Errorf("it is: %v", err)
-		}
-		return nil
+		return untilGone(listed(ctx))
 	})
 	fresh, err := client.NewWithWatch(shared.Cluster(t).Config, client.Options{Scheme: world.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for who, c := range map[string]client.Client{"seen before": world, "never seen": fresh} {
-		for action, with := range releases {
-			if _, err := act(t, c, action, p, with); err == nil || !strings.Contains(err.Error(), "v1 only") {
-				t.Errorf("%s, version %s: %v: the object is there, and what serves it is not said", action, who, err)
+	each := func(ask func(c client.Client, what, action string, with params)) {
+		for who, c := range map[string]client.Client{"seen before": world, "never seen": fresh} {
+			for action, with := range releases {
+				ask(c, action+", a version "+who, action, with)
 			}
 		}
 	}
+	each(func(c client.Client, what, action string, with params) {
+		if _, err := act(t, c, action, p, with); err == nil || !strings.Contains(err.Error(), "v1 only") {
+			t.Errorf("%s: %v: the object is there, and what serves it is not said", what, err)
+		}
+	})
 
 	if err := world.Delete(t.Context(), ships); err != nil {
 		t.Fatal(err)
 	}
 	awaiting(t, "the CRD to be gone", func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(ships), ships); !apierrs.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
-		}
-		return nil
+		return untilGone(world.Get(ctx, client.ObjectKeyFromObject(ships), ships))
 	})
-	for who, c := range map[string]client.Client{"seen before": world, "never seen": fresh} {
-		for action, with := range releases {
-			awaiting(t, action+" to be done", func(context.Context) error {
-				_, err := act(t, c, action, p, with)
-				if err != nil {
-					return fmt.Errorf("version %s: %w", who, err)
-				}
-				return nil
-			})
-		}
+	each(func(c client.Client, what, action string, with params) {
+		awaiting(t, what+" to be done", func(context.Context) error {
+			_, err := act(t, c, action, p, with)
+			return err
+		})
+	})
+}
+
+// untilGone is nil for the answer that there is no such thing.
+func untilGone(err error) error {
+	if apierrs.IsNotFound(err) {
+		return nil
 	}
+	return cmp.Or(err, errors.New("it is there"))
 }
 
 func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {

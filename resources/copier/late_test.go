@@ -91,9 +91,7 @@ func TestBringLate(t *testing.T) {
 				owning(s)
 			}
 			s.mustCopy()
-			if _, err := s.copier.RemapOwners(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			s.mustRemapOwners()
 			since := s.verified()
 			c.do(s)
 			late := s.bringLate(since)
@@ -139,6 +137,13 @@ func (s *scene) wantNets(want string) {
 	}
 	if got != want {
 		s.Errorf("v3 has nets %q, want %q", got, want)
+	}
+}
+
+func (s *scene) mustRemapOwners() {
+	s.Helper()
+	if _, err := s.copier.RemapOwners(s.Context()); err != nil {
+		s.Fatal(err)
 	}
 }
 
