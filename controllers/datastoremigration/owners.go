@@ -76,17 +76,24 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 	return func(obj *copier.Meta) bool { return resources.IsDetached(obj, migration) }
 }
 
-// tryDetach asks by dry runs whether admission lets one object of each kind be detached: a right to patch is not enough
-// where a plugin asks for the right to delete, too. What fails for any other reason is left to the step.
+// tryDetach asks by dry runs whether admission lets one object of each kind be detached, and another one where the owner is
+// in hidden metadata: a right to patch is not enough where a plugin asks for the right to delete, too. What fails for any
+// other reason is left to the step.
 func (s *owners) tryDetach(ctx context.Context, objs []*copier.Meta) (findings []check.Finding) {
-	tried := map[schema.GroupVersionKind]bool{}
+	type sort struct {
+		schema.GroupVersionKind
+		plain bool
+	}
+	tried := map[sort]bool{}
 	for _, obj := range objs {
 		changed := obj.DeepCopy()
-		if tried[obj.GroupVersionKind()] || resources.DetachOwners(changed, "dry-run") != nil {
+		err := resources.DetachOwners(changed, "dry-run")
+		one := sort{obj.GroupVersionKind(), len(changed.OwnerReferences) != len(obj.OwnerReferences)}
+		if err != nil || tried[one] {
 			continue
 		}
-		tried[obj.GroupVersionKind()] = true
-		err := s.client.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DryRunAll)
+		tried[one] = true
+		err = s.client.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DryRunAll)
 		if !apierrors.Refused(err) || strings.Contains(err.Error(), "does not support dry run") {
 			continue
 		}

@@ -82,10 +82,11 @@ func pristine(t *testing.T) *world {
 	return w
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld is a cluster of its own; apiServer are flags of its API server.
+func newWorld(t *testing.T, apiServer ...string) *world {
 	t.Helper()
 	s, err := setup.New(context.Background(), setup.Options{Objects: fixture.Demo(3, objects), // it may outlive this test
-		Cluster: harness.Options{Own: true, Audit: true, Fsync: true}})
+		Cluster: harness.Options{Own: true, Audit: true, Fsync: true, APIServerArgs: apiServer}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -39,7 +40,8 @@ type world struct {
 }
 
 // grant gives the manager its rights, those of the lease included.
-func (w *world) grant(t *testing.T) {
+// grant gives the account of the manager the rights of the chart, and more.
+func (w *world) grant(t *testing.T, more ...rbacv1.PolicyRule) {
 	t.Helper()
 	rules, err := harness.MigrationRules()
 	if err != nil {
@@ -47,7 +49,7 @@ func (w *world) grant(t *testing.T) {
 	}
 	rules = append(rules, rbac.Rule("create", "coordination.k8s.io", "leases"),
 		rbac.Rule("get update", "coordination.k8s.io", "leases", leaseName), rbac.Rule("create patch", "", "events"))
-	if err := w.Grant(t.Context(), account, rules); err != nil {
+	if err := w.Grant(t.Context(), account, append(rules, more...)); err != nil {
 		t.Fatal(err)
 	}
 }
