@@ -38,7 +38,6 @@ func podTemplate(cfg Config) (*corev1.PodTemplateSpec, error) {
 		server.Stdin = true
 	} else {
 		server.Ports = withPort(server.Ports, cfg.Run.TargetPort)
-		server.Env = withHost(server.Env, cfg.Run.TargetHost)
 	}
 	return template, nil
 }
@@ -90,16 +89,6 @@ func environment(template []corev1.EnvVar, file map[string]string) []corev1.EnvV
 		env = append(env, corev1.EnvVar{Name: name, Value: file[name]})
 	}
 	return env
-}
-
-// withHost adds where the server is to listen, if the user does not say that; empty is everywhere. Without the variable,
-// some servers listen at 127.0.0.1 alone, where no proxy reaches them. The peer's proxy sets it.
-func withHost(env []corev1.EnvVar, host string) []corev1.EnvVar {
-	const name = "MCP_HOST"
-	if slices.ContainsFunc(env, func(v corev1.EnvVar) bool { return v.Name == name }) {
-		return env
-	}
-	return append(env, corev1.EnvVar{Name: name, Value: host})
 }
 
 // withPort adds the port of the server, if the user's pod template does not have it.
