@@ -28,6 +28,18 @@ func waitingFile(upgrade, phase string) string {
 `
 }
 
+// visitsAtWork are those in whose name Work is called, which never ends.
+func (w *world) visitsAtWork() *[]string {
+	visits := &[]string{}
+	w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
+		if action == "Work" {
+			*visits = append(*visits, w.Stored.Visit())
+		}
+		return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
+	}
+	return visits
+}
+
 // What a step makes has a name of the visit, so that it is found again. A phase that was
 // renamed is the same visit; a phase that is entered again is another one.
 func TestVisitGoesOnUnderAnotherName(t *testing.T) {
@@ -46,13 +58,7 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
-			var visits []string
-			w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
-				if action == "Work" {
-					visits = append(visits, w.Stored.Visit())
-				}
-				return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
-			}
+			visits := w.visitsAtWork()
 			w.settle()
 			began, deadline := w.Stored.EnteredAt, w.Stored.Deadline
 			for _, file := range c.files {
@@ -60,9 +66,9 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 				w.Machine = machineOf(t, "test.yaml", []byte(file), testBindings)
 				w.settle()
 			}
-			for _, visit := range visits {
-				if visit != visits[0] {
-					t.Errorf("%s: visit %q, and then %q", c.why, visits[0], visit)
+			for _, visit := range *visits {
+				if visit != (*visits)[0] {
+					t.Errorf("%s: visit %q, and then %q", c.why, (*visits)[0], visit)
 				}
 			}
 			if d := cmp.Diff([]any{began, deadline, c.as}, []any{w.Stored.EnteredAt, w.Stored.Deadline, w.Stored.EnteredAs}); d != "" {
@@ -94,13 +100,7 @@ func TestVisitsAreTold(t *testing.T) {
 // made a second time.
 func TestAVisitGoesOnWithAnotherClock(t *testing.T) {
 	w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
-	var visits []string
-	w.Respond = func(action string, _ fsm.Decision) (simulate.Answer, bool) {
-		if action == "Work" {
-			visits = append(visits, w.Stored.Visit())
-		}
-		return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
-	}
+	visits := w.visitsAtWork()
 	w.settle()
 	for range 3 { // each time another manager, whose clock is behind that of the one before
 		w.Tick(-time.Hour)
@@ -108,18 +108,18 @@ func TestAVisitGoesOnWithAnotherClock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(visits) < 4 || w.Stored.EnteredAt.After(w.Now()) {
-		t.Errorf("%d calls, entered at %s: that is later than now, %s", len(visits), w.Stored.EnteredAt, w.Now())
+	if len(*visits) < 4 || w.Stored.EnteredAt.After(w.Now()) {
+		t.Errorf("%d calls, entered at %s: that is later than now, %s", len(*visits), w.Stored.EnteredAt, w.Now())
 	}
-	for _, visit := range visits {
-		if visit != visits[0] {
-			t.Fatalf("visit %q, and then %q", visits[0], visit)
+	for _, visit := range *visits {
+		if visit != (*visits)[0] {
+			t.Fatalf("visit %q, and then %q", (*visits)[0], visit)
 		}
 	}
 	w.Give("Work", simulate.Answer{})
 	w.Respond = nil
 	w.settle()
-	if w.Stored.Phase != "Done" || w.Stored.Visit() == visits[0] {
+	if w.Stored.Phase != "Done" || w.Stored.Visit() == (*visits)[0] {
 		t.Errorf("phase %s is the visit of the one before", w.Stored.Phase)
 	}
 }
