@@ -354,3 +354,20 @@ func TestALockEndsAfterACrash(t *testing.T) {
 		})
 	}
 }
+
+// The status says one moment: who subtracts the one from the other finds what the file says, however long the lock takes.
+func TestALockBeginsWhereItsDeadlineCountsFrom(t *testing.T) {
+	const limit = 30 * time.Minute
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "me"}}
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, int(900*time.Millisecond), time.UTC))
+	slow := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, lockObject(true)).Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, cl client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			clock.Step(300 * time.Millisecond)
+			return cl.Patch(ctx, obj, patch, opts...)
+		}})
+	_, err := runner.Once(t.Context(), slow, dm, actionOn(slow, "LockV1"), fsm.Params{"deadline": limit.String()}, clock)
+	must(t, err)
+	if at, lock := dm.Status.DatastoreLockedAt, dm.Status.Lock; at == nil || lock == nil || lock.Deadline == nil || lock.Deadline.Sub(at.Time) != limit {
+		t.Errorf("locked at %v until %+v, want %s", at, lock, limit)
+	}
+}

@@ -38,7 +38,8 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline, err := s.recordDeadline(ctx, sc, info)
+	now := metav1.NewTime(sc.Clock.Now().Truncate(time.Second)) // as the status has it; one moment for all that counts from it
+	deadline, err := s.recordDeadline(ctx, sc, info, now.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,6 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 		}
 	}
 	sc.Report(func(dm *migration) {
-		now := metav1.NewTime(sc.Clock.Now().Truncate(time.Second)) // as the status has it
 		if dm.Status.DatastoreLockedAt == nil {
 			dm.Status.DatastoreLockedAt = &now
 		}

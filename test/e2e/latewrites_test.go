@@ -104,7 +104,7 @@ func (w *world) delayedRound(t *testing.T, of lateKind, round int, through []cli
 	<-first // so that there are always some under way
 	w.goOn(t, "verified")
 	dm := w.awaitStatus(t, setup.MigrationName, "locked", func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Lock != nil })
-	locked := dm.Status.DatastoreLockedAt.Time.Add(time.Second) // as the status has it, a second at most too early
+	locked := dm.Status.DatastoreLockedAt.Time.Add(1200 * time.Millisecond) // as the status has it: a second and the grace at most too early
 	w.awaitGate(t, setup.MigrationName, "verified")
 	close(stop)
 	all := <-ended
