@@ -81,7 +81,7 @@ func TestPodsAreTheUsersOverSafeDefaults(t *testing.T) {
 	got := containers[slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "mcp" })]
 	want := corev1.Container{
 		Name: "mcp", Image: "example.org/fetch:1", Args: []string{"--verbose"},
-		Env:   []corev1.EnvVar{{Name: "Z", Value: "z"}, {Name: "A", Value: "1"}, {Name: "B", Value: "2"}, {Name: "MCP_TRANSPORT", Value: "streamable-http"}},
+		Env:   []corev1.EnvVar{{Name: "Z", Value: "z"}, {Name: "A", Value: "1"}, {Name: "B", Value: "2"}, {Name: "MCP_TRANSPORT", Value: "streamable-http"}, {Name: "MCP_HOST"}},
 		Ports: []corev1.ContainerPort{{ContainerPort: 30080, Protocol: corev1.ProtocolTCP}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true),

@@ -38,6 +38,7 @@ func podTemplate(cfg Config) (*corev1.PodTemplateSpec, error) {
 		server.Stdin = true
 	} else {
 		server.Ports = withPort(server.Ports, cfg.Run.TargetPort)
+		server.Env = withHost(server.Env)
 	}
 	return template, nil
 }
@@ -89,6 +90,17 @@ func environment(template []corev1.EnvVar, file map[string]string) []corev1.EnvV
 		env = append(env, corev1.EnvVar{Name: name, Value: file[name]})
 	}
 	return env
+}
+
+// withHost has the server listen everywhere, if the user does not say where. Without the variable, some servers listen at
+// 127.0.0.1 alone, where no proxy reaches them. The peer's proxy sets it. The file's target_host is not what is meant: it is
+// where the proxy calls, and may be another for each proxy.
+func withHost(env []corev1.EnvVar) []corev1.EnvVar {
+	const name = "MCP_HOST"
+	if slices.ContainsFunc(env, func(v corev1.EnvVar) bool { return v.Name == name }) {
+		return env
+	}
+	return append(env, corev1.EnvVar{Name: name})
 }
 
 // withPort adds the port of the server, if the user's pod template does not have it.
