@@ -70,6 +70,9 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 	if err := s.grantNothingOfOthers(ctx, srv); err != nil {
 		return nil, classified(err)
 	}
+	if err := forgetStamp(ctx, s.client, srv, set); err != nil {
+		return nil, classified(err)
+	}
 	if s, err = s.onCluster(ctx); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 // peersConditions are about what this proxy does not do. After a change from the
@@ -36,6 +38,28 @@ func makeRoom[T client.Object](ctx context.Context, c client.Client, srv *server
 		return fmt.Errorf("take what does not fit the spec out of %T %s/%s: %w", live, live.GetNamespace(), live.GetName(), err)
 	}
 	return nil
+}
+
+// forgetStamp takes the generation off a StatefulSet that another MCPServer of the name has left: proxies of this one would
+// take it for a newer proxy's.
+func forgetStamp(ctx context.Context, c client.Client, srv *server, live *appsv1.StatefulSet) error {
+	if live == nil || live.DeletionTimestamp != nil || !isOfAnother(srv, live) {
+		return nil
+	}
+	before := live.DeepCopy()
+	delete(live.Annotations, v1beta1.AnnotationGeneration)
+	delete(live.Spec.Template.Annotations, v1beta1.AnnotationGeneration)
+	if err := c.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("take the generation of another MCPServer off StatefulSet %s/%s: %w", live.Namespace, live.Name, err)
+	}
+	return nil
+}
+
+// isOfAnother tells that of a StatefulSet to which the peer's proxy gave no owner, by a generation that the server has not
+// reached.
+func isOfAnother(srv *server, live *appsv1.StatefulSet) bool {
+	free := ours(srv, live) && metav1.GetControllerOf(live) == nil
+	return free && generationOn(live.Annotations, live.Spec.Template.Annotations) > srv.Generation
 }
 
 // roomInDeployment is about spec.strategy.rollingUpdate, which the API server filled

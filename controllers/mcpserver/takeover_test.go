@@ -101,3 +101,44 @@ func TestProxyPortIsChangedInOneWriteEach(t *testing.T) {
 		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
+
+// A StatefulSet without an owner outlives its MCPServer, and another one of the name counts its generations from 1: its proxies
+// would take the StatefulSet for a newer proxy's until it has as many.
+func TestStampOfAnotherServerIsTakenOff(t *testing.T) {
+	const stamp = v1beta1.AnnotationGeneration
+	for name, c := range map[string]struct {
+		why, object, pods string
+		change            func(*server, *appsv1.StatefulSet)
+		want              [2]string
+	}{
+		"of one that is gone": {"no proxy of this one can bear it", "", "12", nil, [2]string{"", ""}},
+		"on the object":       {"a proxy looks there, too", "12", "1", nil, [2]string{"", ""}},
+		"of this one":         {"an older proxy must give way to the one that wrote it", "", "1", nil, [2]string{"", "1"}},
+		"owned": {"a newer proxy of this one has been here", "", "12", func(srv *server, s *appsv1.StatefulSet) {
+			s.OwnerReferences = []metav1.OwnerReference{ownerReference(srv)}
+		}, [2]string{"", "12"}},
+		"somebody's": {"a name proves nothing", "", "12", func(_ *server, s *appsv1.StatefulSet) {
+			delete(s.Labels, v1beta1.LabelName)
+		}, [2]string{"", "12"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, httpServer)
+			err := theirSet(t.Context(), w.client, w.srv, "fetch", func(s *appsv1.StatefulSet) {
+				s.Annotations, s.Spec.Template.Annotations = map[string]string{stamp: c.object}, map[string]string{stamp: c.pods}
+				if c.change != nil {
+					c.change(w.srv, s)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := do(t.Context(), w.client, w.srv, "EnsureWorkload"); err != nil && !isTaken(err) {
+				t.Fatal(err)
+			}
+			set := get(w, &appsv1.StatefulSet{}, "fetch")
+			if diff := cmp.Diff(c.want, [2]string{set.Annotations[stamp], set.Spec.Template.Annotations[stamp]}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
