@@ -114,7 +114,7 @@ func (w *world) apply(t *testing.T, file string) {
 	t.Helper()
 	w.kubectl(t, "apply", "-f", example(t, file))
 	if strings.Contains(filepath.Base(file), "crd") {
-		w.kubectl(t, "wait", "--for=condition=Established", "--timeout=3m", "-f", example(t, file))
+		w.awaitEstablished(t, "-f", example(t, file))
 	}
 }
 

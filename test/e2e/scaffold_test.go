@@ -24,7 +24,7 @@ func TestScaffold(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.kubectl(t, "apply", "-f", file)
-	w.kubectl(t, "wait", "--for=condition=Established", "--timeout=3m", "crd/databaserestores.example.com")
+	w.awaitEstablished(t, "crd/databaserestores.example.com")
 	w.openBookshop(t)
 	t.Cleanup(func() {
 		w.kubectl(t, "delete", "--timeout=3m", "namespace/bookshop", "crd/databaserestores.example.com", "clusterrole/phasegate-database-restore", "clusterrolebinding/phasegate-database-restore")

@@ -157,7 +157,7 @@ func (w *world) makeWidgets(t *testing.T, size int) {
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}}})
 	}
 	w.do(t, w.Client.Create(t.Context(), crd))
-	w.kubectl(t, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+widgetsCRD)
+	w.awaitEstablished(t, "crd/"+widgetsCRD)
 	w.forEach(t, 20, size, func(ctx context.Context, i int) error {
 		return w.Client.Create(ctx, widget(i))
 	})

@@ -185,8 +185,28 @@ func (w *world) phasegate(t *testing.T, args ...string) string {
 	return w.run(t, "kubectl-phasegate", args...)
 }
 
-// run runs a program of bin against the cluster.
+// awaitEstablished waits until CRDs are served. kubectl wait ends in an error where the API server has not written a condition
+// yet, so that it is called again.
+func (w *world) awaitEstablished(t *testing.T, crds ...string) {
+	t.Helper()
+	harness.Eventually(t, "CRDs to be established", func() error {
+		_, err := w.try(t, filepath.Join("tools", "kubectl"), append([]string{"wait", "--for=condition=Established", "--timeout=10s"}, crds...)...)
+		return err
+	})
+}
+
+// run runs a program of bin against the cluster, and ends the test if it fails.
 func (w *world) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := w.try(t, program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try is run, which answers what came of it.
+func (w *world) try(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience) // also when the test cleans up
 	defer cancel()
@@ -194,9 +214,9 @@ func (w *world) run(t *testing.T, program string, args ...string) string {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+		err = fmt.Errorf("%s %v: %w\n%s", program, args, err, out)
 	}
-	return string(out)
+	return string(out), err
 }
 
 // readable is how many lines kubectl describe may print in any state.

@@ -90,7 +90,8 @@ func (w *world) apply(t *testing.T, objects []*unstructured.Unstructured) {
 		if err := w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
 			t.Fatal(err)
 		}
-		w.kubectl(t, "wait", "--for=condition=Established", "--timeout=3m", "crd", o.GetName())
+		// kubectl wait ends in an error where the API server has not written a condition yet.
+		w.eventuallyDoes(t, "the CRD to be established", "wait", "--for=condition=Established", "--timeout=10s", "crd", o.GetName())
 	}
 }
 
