@@ -155,6 +155,8 @@ func TestExtraKind(t *testing.T) {
 				{"datastoremigration", "patch", v1, "oldgateways", ""}, // its owners are detached
 				{"datastoremigration", "create", v3, "gateways", ""},
 				{"datastoremigration", "delete", v3, "gateways", ""},
+				{"datastoremigration", "update", v1, "oldgateways/finalizers", ""}, // its owners are attached where an admission plugin asks
+				{"datastoremigration", "update", v3, "gateways/finalizers", ""},
 				{"datastoremigration", "get", crds, "customresourcedefinitions", "gateways.projectcalico.org"},
 				{"datastoremigration-cleanup", "delete", crds, "customresourcedefinitions", "oldgateways.crd.projectcalico.org"},
 			} {

@@ -12,8 +12,10 @@ Takes (list $ name); returns YAML.
 {{- $plurals := dict "projectcalico.org" $kind.plural "crd.projectcalico.org" (dig "v1" "plural" $kind.plural $kind) }}
 {{- range $rule := $rules }}
 {{- range $group, $plural := $plurals }}
-{{- if and (has $group $rule.apiGroups) (has "bgpfilters" $rule.resources) }}
-{{- $_ := set $rule "resources" (append $rule.resources $plural | uniq) }}
+{{- range $sub := list "" "/finalizers" }}
+{{- if and (has $group $rule.apiGroups) (has (print "bgpfilters" $sub) $rule.resources) }}
+{{- $_ := set $rule "resources" (append $rule.resources (print $plural $sub) | uniq) }}
+{{- end }}
 {{- end }}
 {{- if has (printf "bgpfilters.%s" $group) (get $rule "resourceNames" | default list) }}
 {{- $_ := set $rule "resourceNames" (append $rule.resourceNames (printf "%s.%s" $plural $group) | uniq) }}
