@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/phasegate/phasegate/test/cluster/internal/process"
 	"github.com/phasegate/phasegate/test/cluster/internal/tools"
 )
 
@@ -257,6 +258,8 @@ func TestLifecycle(t *testing.T) {
 	if err := exec.Command("kill", "-KILL", strings.TrimSpace(string(pid))).Run(); err != nil {
 		t.Fatal(err)
 	}
+	// kill only sends the signal: on busy cores up comes before the end.
+	eventually(t, "etcd has died", func(context.Context) bool { return process.Home(one).Running("etcd") == 0 })
 	must(t, "a cluster died", "up", "--dir", one, "--tools", bin, "--no-fsync")
 
 	must(t, "ended", "down", "--dir", one)
