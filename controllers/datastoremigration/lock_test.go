@@ -308,7 +308,7 @@ func TestAJumpOfTheClockUnderTheLock(t *testing.T) {
 	}
 }
 
-// The end of a lock is counted from the moment at which v1 was closed, also where the process that closed it has died before it
+// A lock is counted from the moment at which v1 was closed, also where the process that closed it has died before it
 // could say so. A lock that never came about has no end yet.
 func TestALockEndsAfterACrash(t *testing.T) {
 	const limit, down = 30 * time.Minute, 20 * time.Minute
@@ -350,6 +350,9 @@ func TestALockEndsAfterACrash(t *testing.T) {
 			must(t, err)
 			if lock := after.Status.Lock; lock == nil || lock.Deadline == nil || !lock.Deadline.Time.Equal(c.want) {
 				t.Errorf("lock %+v, want it to end at %s: %s", lock, c.want, c.why)
+			}
+			if at := after.Status.DatastoreLockedAt; at == nil || !at.Time.Equal(c.want.Add(-limit)) {
+				t.Errorf("locked at %v, want %s: %s", at, c.want.Add(-limit), c.why)
 			}
 		})
 	}

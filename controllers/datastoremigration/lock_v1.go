@@ -38,8 +38,7 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := metav1.NewTime(sc.Clock.Now().Truncate(time.Second)) // as the status has it; one moment for all that counts from it
-	deadline, err := s.recordDeadline(ctx, sc, info, now.Time)
+	since, deadline, err := s.recordLock(ctx, sc, info)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +49,10 @@ func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	sc.Report(func(dm *migration) {
 		if dm.Status.DatastoreLockedAt == nil {
-			dm.Status.DatastoreLockedAt = &now
+			dm.Status.DatastoreLockedAt = &since
 		}
 		if dm.Status.StartedAt == nil {
-			dm.Status.StartedAt = &now
+			dm.Status.StartedAt = &since
 		}
 		if dm.Status.Lock == nil {
 			dm.Status.Lock = &migrationv1.Lock{Mode: mode, Deadline: deadline}
