@@ -190,23 +190,15 @@ func (w *world) phasegate(t *testing.T, args ...string) string {
 func (w *world) awaitEstablished(t *testing.T, crds ...string) {
 	t.Helper()
 	harness.Eventually(t, "CRDs to be established", func() error {
-		_, err := w.try(t, filepath.Join("tools", "kubectl"), append([]string{"wait", "--for=condition=Established", "--timeout=10s"}, crds...)...)
-		return err
+		if _, errs, code := w.typed(t, "kubectl wait --for=condition=Established --timeout=10s "+strings.Join(crds, " ")); code != 0 {
+			return errors.New(errs)
+		}
+		return nil
 	})
 }
 
-// run runs a program of bin against the cluster, and ends the test if it fails.
+// run runs a program of bin against the cluster.
 func (w *world) run(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	out, err := w.try(t, program, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// try is run, which answers what came of it.
-func (w *world) try(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience) // also when the test cleans up
 	defer cancel()
@@ -214,9 +206,9 @@ func (w *world) try(t *testing.T, program string, args ...string) (string, error
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("%s %v: %w\n%s", program, args, err, out)
+		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
-	return string(out), err
+	return string(out)
 }
 
 // readable is how many lines kubectl describe may print in any state.
