@@ -21,8 +21,7 @@ for file in charts/phasegate/files/crds/*.yaml; do
 done
 $kubectl apply --server-side --force-conflicts "${apply[@]}"
 # Where the API server has not written a condition yet, kubectl wait ends in an error at once.
-for try in 1 2 3 4 5; do
-	$kubectl wait --for=condition=Established --timeout=60s "${apply[@]}" && break
-	[[ $try != 5 ]] || exit 1
+until $kubectl wait --for=condition=Established --timeout=10s "${apply[@]}"; do
+	((SECONDS < 60)) || exit 1
 	sleep 1
 done
