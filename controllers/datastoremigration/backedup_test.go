@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,13 +45,10 @@ func newBackedUp(t *testing.T, pools int) *backedUp {
 	return &backedUp{newFake().WithStatusSubresource(dm).WithObjects(objs...).Build(), dm}
 }
 
-// withoutRace skips a test of many backups, which are made by one goroutine, with the race detector; make test
-// runs those with Backup or BackUp in their names without it, too.
+// withoutRace skips a test of many backups, which are made by one goroutine, with the race detector; make test runs
+// all tests without it.
 func withoutRace(t *testing.T) {
 	t.Helper()
-	if name := strings.ToLower(t.Name()); !strings.Contains(name, "backup") {
-		t.Fatalf("make test does not run %s without the race detector", t.Name())
-	}
 	if raceDetector {
 		t.Skip("one goroutine that compresses: runs without the race detector")
 	}
