@@ -220,6 +220,7 @@ faults: build tools ## Put every fault at every write of both controllers, kill 
 	@# Side by side: the one computes, the other mostly waits.
 	$(MAKE) -j2 faults-in-process faults-of-processes
 	RIGHTS=all $(GO) test -count=1 -timeout 30m -v -run TestStory ./test/install
+	FAULTS=all $(GO) test -count=1 -timeout 2h -v -run TestAPIServersOfEachKind ./test/e2e
 faults-in-process:
 	@# Storms wait more than they compute.
 	FAULTS=all $(GO) test -count=1 -timeout 4h -parallel 3 -v ./test/faults/migration $(FAULTS_ARGS)
